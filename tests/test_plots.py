@@ -1,0 +1,86 @@
+"""Figures: the same bytes each time, alternative text in the output, labels that do not overlap."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+from course_utils import plots
+
+
+@pytest.fixture(autouse=True)
+def course_style():
+    with plt.rc_context():
+        plots.style()
+        yield
+    plt.close("all")
+
+
+def two_lines(**options):
+    x = np.arange(10)
+    return plots.lines(x, {"first": x, "second": x + 0.01}, title="t", xlabel="x", ylabel="y", **options)
+
+
+def test_png_bytes_are_reproducible_and_the_figure_is_closed():
+    fig = two_lines()
+    first = plots.png(fig)
+    assert first.startswith(b"\x89PNG") and not plt.fignum_exists(fig.number)
+    assert plots.png(two_lines()) == first
+
+
+def test_show_carries_the_alternative_text(monkeypatch):
+    shown = []
+    monkeypatch.setattr(plots, "display", lambda data, **options: shown.append((data, options)))
+    plots.show(two_lines(), alt="Two rising lines.")
+    ((data, options),) = shown
+    assert data["text/plain"] == "Two rising lines." == options["metadata"]["image/png"]["alt"]
+    assert data["image/png"].startswith(b"\x89PNG") and options["raw"]
+
+
+def test_show_refuses_an_empty_alternative_text():
+    with pytest.raises(ValueError, match="^alt: expected"):
+        plots.show(two_lines(), alt=" ")
+
+
+@pytest.mark.parametrize("logy", [False, True])
+def test_end_labels_do_not_overlap_and_stay_inside_the_picture(logy):
+    x = np.arange(1, 11)
+    series = {f"line {i}": x + i * 1e-3 for i in range(4)}
+    fig = plots.lines(x, series, title="t", xlabel="x", ylabel="y", logy=logy)
+    fig.canvas.draw()
+    boxes = sorted((text.get_window_extent() for text in fig.axes[0].texts), key=lambda box: box.y0)
+    assert len(boxes) == 4
+    for lower, upper in zip(boxes, boxes[1:]):
+        assert lower.y1 <= upper.y0 + 1
+    assert boxes[0].y0 >= 0 and boxes[-1].y1 <= fig.bbox.y1 and max(box.x1 for box in boxes) <= fig.bbox.x1 + 1
+
+
+def test_lines_refuses_what_cannot_be_told_apart():
+    x = np.arange(3)
+    with pytest.raises(ValueError, match="^series: expected at most 4"):
+        plots.lines(x, {str(i): x for i in range(5)}, title="", xlabel="", ylabel="")
+    with pytest.raises(ValueError, match="'long': expected at most 3 values, got 4"):
+        plots.lines(x, {"long": np.arange(4)}, title="", xlabel="", ylabel="")
+
+
+def test_bars_draw_the_values():
+    fig = plots.bars({"a": 1.5, "b": 3.0}, highlight=("b",), color="muted", title="t", xlabel="x")
+    assert [bar.get_width() for bar in fig.axes[0].patches] == [1.5, 3.0]
+    assert [text.get_text() for text in fig.axes[0].texts] == ["1.50", "3.00"]
+    assert fig.axes[0].patches[0].get_facecolor() != fig.axes[0].patches[1].get_facecolor()
+
+
+def test_a_label_can_stand_inside_the_picture():
+    x = np.arange(10)
+    fig = plots.lines(x, {"a": x, "b": x + 1}, title="t", xlabel="x", ylabel="y", labels_at={"a": 5})
+    assert {text.get_text(): text.xy[0] for text in fig.axes[0].texts}["a"] == 5
+
+
+def test_surface_draws_every_path():
+    z = np.zeros((3, 4))
+    fig = plots.surface(range(4), range(3), z, title="t", xlabel="x", ylabel="y", zlabel="z",
+                        paths={"a": np.zeros((2, 2)), "b": np.ones((2, 2))})
+    assert [text.get_text() for text in fig.axes[0].get_legend().get_texts()] == ["a", "b"]
+
+
+def test_colors_are_distinct():
+    assert len(set(plots.COLORS.values())) == len(plots.COLORS)

@@ -162,10 +162,12 @@ def surface(
     zlabel: str,
     paths: Mapping[str, np.ndarray] | None = None,
     colors: Sequence[str] = ("gradient", "query"),
+    legend: str = "upper left",
 ) -> Figure:
     """A loss over two parameters as a filled map, with the paths that training took drawn on it.
 
-    x: (X,), y: (Y,), z: (Y, X) values; paths: label -> (steps, 2) points (x, y), in the order of colors.
+    x: (X,), y: (Y,), z: (Y, X) values; paths: label -> (steps, 2) points (x, y), in the order of colors; legend: its
+    place in the picture, where no path is.
     """
     fig, ax = plt.subplots(figsize=(9.5, 3.9))
     mesh = ax.pcolormesh(x, y, z, cmap="Greys", shading="auto")
@@ -177,7 +179,7 @@ def surface(
     ax.set(title=title, xlabel=xlabel, ylabel=ylabel, xlim=(min(x), max(x)), ylim=(min(y), max(y)))
     ax.grid(False)
     if paths:
-        ax.legend(loc="upper left")
+        ax.legend(loc=legend)
     return fig
 
 

@@ -59,7 +59,7 @@ def step_jacobians(hs: Array, Wh: Array) -> Array:
 
     hs: (T, d_h) states of a tanh network; Wh: (d_h, d_h).
     Returns (T, d_h, d_h); entry t is dh_t/dh_{t-1}.
-    Source: Pascanu, Mikolov and Bengio (2013), equation 5.
+    Source: Pascanu, Mikolov and Bengio (2013), section 2 (the factors of their equation 5).
     """
     sizes = expect(hs, "T d_h", "hs", dtype="float", finite=True)
     expect(Wh, "d_h d_h", "Wh", dtype="float", finite=True, **sizes)

@@ -15,10 +15,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, Page
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.append(str(ROOT / "tools"))
+from deck import chromium
 
-from deck import chromium  # noqa: E402
+ROOT = Path(__file__).resolve().parent.parent
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 # Said by JupyterLab itself, about itself.

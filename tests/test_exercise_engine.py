@@ -13,7 +13,7 @@ import torch
 
 from course_utils.exercises import comparing
 from course_utils.exercises.comparing import Case, agree, structure_problem
-from course_utils.exercises.display import Hint, Result, Solution, highlighted
+from course_utils.exercises.display import Hint, Result, Solution, highlighted, without_checks
 from course_utils.exercises.engine import Exercise, Mistake, Probe, pairs, variations
 from course_utils.exercises.running import TooSlow, call_in_thread
 
@@ -101,6 +101,37 @@ def test_a_changed_argument_is_told_with_the_mistakes_own_hint_or_in_general():
         return x * k
 
     assert "Besides" in said(wrong_too)
+
+
+def test_a_switched_requires_grad_is_told():
+    def double(w: torch.Tensor) -> torch.Tensor:
+        """Twice w."""
+        return 2 * w
+
+    exercise = replace(EXERCISE, reference=double, returns="w", mistakes=[], combinations=[],
+                       probes=[Probe("ones", lambda: (torch.ones(2, dtype=torch.float64),))])
+
+    def answer(w):
+        w.requires_grad_()
+        return 2 * w.detach()
+
+    message = exercise.check(answer).message
+    assert "values are right" in message and "`requires_grad` of its argument `w`" in message
+    assert exercise.check(lambda w: 2 * w.clone().requires_grad_().detach()).status == "passed"
+
+
+def test_mistakes_are_not_run_again_on_the_first_probe():
+    calls = []
+
+    def counted(x, k):
+        calls.append(1)
+        return x - k
+
+    exercise = replace(EXERCISE, mistakes=[Mistake(counted, "You subtract k.")], combinations=[])
+    for _ in range(3):
+        assert exercise.check(lambda x, k: x + 7 * k).status == "failed"
+    assert len(calls) == 1
+    assert exercise.check(lambda x, k: x - k).message == "You subtract k."  # its second probe decides
 
 
 # ---- what a check survives ------------------------------------------------------------------------------------------
@@ -301,6 +332,11 @@ def test_precision():
     (lambda x, k: [list(row) for row in x * k], "The numbers in it are right"),
     (lambda x, k: torch.from_numpy(x * k), "NumPy"),
     (lambda x, k: (row for row in x * k), "Collect what it yields"),
+    (lambda x, k: np.trunc(x * k + 0.5).astype(int) - 1, "has dtype int64, which holds whole numbers only"),
+    (lambda x, k: np.concatenate(list(x * k)), "The rows are joined end to end: `stack`"),
+    (lambda x, k: np.stack([x, x[0]]), "can't be stacked"),
+    (lambda x, k: np.array([[1.0, 2.0], [3.0]]), "different lengths or shapes"),
+    (lambda x, k: max(x, k * x), "Comparing arrays gives an array"),
     (lambda x, k: k, "a number"),
     (lambda x, k: "text", "'text'"),
 ])  # fmt: skip
@@ -334,6 +370,21 @@ def test_structure_of_several_values():
     assert "returned 1" in structure_problem(e, (np.ones(2),), ("a", "b"))
     assert "`result[1]`" in structure_problem([*e], [np.ones(2), np.ones(2)], ["g"])
     assert "dict" in structure_problem(e, {}, ("a", "b"))
+    assert "summed over the units" in structure_problem(e, (np.ones(2), 1.0), ("a", "b"))
+
+
+def test_a_return_inside_the_loop_is_recognized():
+    arrays, pairs_ = [np.zeros(2), np.zeros((2, 3))], [(0.0, np.zeros(2))] * 3
+    for expected, got, returns in [(arrays, np.ones(2), ["g"]), (arrays, [np.ones(2)], ["g"]),
+                                   (pairs_, (1.0, np.ones(2)), [("a", "b")]),
+                                   (pairs_, [(1.0, np.ones(2))], [("a", "b")])]:
+        assert "`return` inside the loop" in structure_problem(expected, got, returns)
+    assert "`return`" not in structure_problem(arrays, [np.ones(2)] * 3, ["g"])
+
+
+def test_whole_numbers_are_right_where_they_agree():
+    assert structure_problem(np.array([1.0, 2.0]), np.array([1, 2]), "y") is None
+    assert "whole numbers" in structure_problem(np.array([1.0, 2.5]), np.array([1, 2]), "y")
 
 
 # ---- what is shown --------------------------------------------------------------------------------------------------
@@ -369,6 +420,16 @@ def test_the_solution_is_the_source_and_is_colored():
     assert "&lt;b&gt;" in page and "editor-keyword-color" in page and "editor-comment-color" in page
     for code in ("x = 'ä<&' + f'{1}'  # ü\n", "def f(a):\n    return '''two\nlines'''\n"):
         assert "".join(_text(highlighted(code))) == code
+
+
+def test_a_solution_leaves_out_the_calls_that_check_its_arguments():
+    source = ('def f(x):\n    """Doc."""\n    _expect_it(x)\n    _check_it(\n        x)\n'
+              "    y = 2 * x\n    return _check(y)\n")
+    shown = without_checks(source)
+    assert shown == ('def f(x):\n    """Doc."""\n    # The package\'s checks of the arguments are left out here.\n'
+                     "    y = 2 * x\n    return _check(y)\n")
+    assert without_checks(shown) == shown
+    assert without_checks("def f(x):\n    return _expect(x)\n") == "def f(x):\n    return _expect(x)\n"
 
 
 def _text(page: str) -> str:

@@ -4,8 +4,10 @@ import ast
 import importlib
 import inspect
 import json
+import math
 import pkgutil
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,9 @@ import pytest
 import torch
 
 from course_utils import exercises
+from course_utils.exercises.display import without_checks
 from course_utils.exercises.engine import Exercise, Mistake
+from course_utils.recurrent import Array
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 
@@ -233,5 +237,28 @@ def test_hint_and_solution(exercise):
         with pytest.raises(ValueError, match="level"):
             exercise.hint(level)
     solution = exercise.solution()
-    assert inspect.getsource(exercise.reference) in repr(solution)
+    assert without_checks(inspect.getsource(exercise.reference)) in repr(solution)
     assert f"lecture_{int(exercise.number.split('.')[0]):02d}.{exercise.name}" in texts[0]
+
+
+@every_exercise
+def test_the_solution_can_be_copied_into_a_notebook_and_passes(exercise):
+    space = {"np": np, "math": math, "torch": torch, "Callable": Callable, "Sequence": Sequence, "Array": Array}
+    exec(exercise.solution().code, space)
+    result = exercise.check(space[exercise.name])
+    assert result.status == "passed", result.message
+    left_out = "checks of the arguments" in exercise.solution().code
+    assert left_out == (exercise.solution().code != inspect.getsource(exercise.reference))
+
+
+@every_exercise
+def test_the_last_hint_leaves_something_to_write(exercise):
+    """Of a solution of more than four statements it has at most 60 % of the calls and operations."""
+    body = ast.parse(exercise.solution().code).body[0].body[1:]
+    nodes = [node for part in body for node in ast.walk(part)]
+    statements = [n for n in nodes if isinstance(n, (ast.Assign, ast.AugAssign, ast.Return, ast.Expr))]
+    if len(statements) > 4:
+        code = "".join(exercise.hints[2].split("`")[1::2]).replace(" ", "")
+        pieces = {ast.unparse(n).replace(" ", "") for s in statements for n in ast.walk(s.value)
+                  if isinstance(n, (ast.Call, ast.BinOp))}
+        assert sum(piece in code for piece in pieces) <= 0.6 * len(pieces)

@@ -463,7 +463,7 @@ def zeros_of_another_dtype(chunks, Wx, Wh, b, h0):
     return by_grad(chunks, Wx, Wh, b, torch.zeros(len(h0)))
 
 
-@wrong(lecture_01.tbptt, "`result[1]` is the first that differs")
+@wrong(lecture_01.tbptt, "look at the state that is handed on")
 def mean_state_carried(chunks, Wx, Wh, b, h0):
     W, h, out = Wh.clone().requires_grad_(), h0, []
     for chunk in chunks:

@@ -70,6 +70,10 @@ def good() -> NotebookNode:
             tags=("raises-exception",),
         ),
         code("\n".join(["x = 1"] * 20), tags=("long-ok",)),
+        new_markdown_cell("Ask the class.", metadata=slide()),
+        new_markdown_cell(
+            "<details><summary>Speaker notes</summary>\n\nAsk the class.\n\n</details>", metadata=slide("notes")
+        ),
     )
     nb.metadata.widgets = {STATE: {"state": {MODEL: {"model_name": "A", "state": {}}}, "version_major": 2}}
     return nb
@@ -137,6 +141,7 @@ PLANTED = {
         FIGURE,
         "figure without alt text",
     ),
+    "notes in the open": (mark(LONG + 1, **slide("notes")), LONG + 1, "speaker notes that are not folded"),
     "svg": (put(FIGURE, new_output("display_data", {"image/svg+xml": "<svg/>"})), FIGURE, "figure without alt text"),
     "widget's picture without any text": (
         put(WIDGET, new_output("display_data", {VIEW: {"model_id": MODEL}, "image/png": "aGk="})),

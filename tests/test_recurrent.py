@@ -102,29 +102,55 @@ def test_contributions_by_lag_sum_to_the_gradient(sizes, seed):
     np.testing.assert_allclose(parts[0], np.outer(dhs[-1] * (1 - hs[-1] ** 2), hs[-2] if len(hs) > 1 else p["h0"]))
 
 
-WRONG = {
-    "x": [np.zeros(3), np.zeros((5, 4)), np.zeros((0, 3)), np.zeros((5, 3), dtype=int), [[0.0] * 3] * 5],
-    "Wx": [np.zeros((3, 4)), np.zeros(4)],
-    "Wh": [np.zeros((4, 3)), np.full((4, 4), np.nan)],
-    "b": [np.zeros((4, 1)), np.zeros(3), np.full(4, np.inf)],
-    "h0": [np.zeros(5), np.zeros((1, 4))],
+def with_nan(array: np.ndarray) -> np.ndarray:
+    wrong = array.copy()
+    wrong.flat[wrong.size // 2] = np.nan
+    return wrong
+
+
+SPOIL = {  # an array with one thing wrong
+    "another rank": lambda a: a[None],
+    "too long": lambda a: np.concatenate([a, a[-1:]]),
+    "empty": lambda a: a[:0],
+    "integers": lambda a: a.astype(int),
+    "complex": lambda a: a.astype(complex),
+    "a list": lambda a: a.tolist(),
+    "nothing": lambda a: None,
+    "not finite": with_nan,
+}
+FUNCTIONS = {
+    recurrent.rnn_forward: ("x", "Wx", "Wh", "b", "h0"),
+    recurrent.rnn_backward: ("x", "hs", "h0", "Wx", "Wh", "dhs"),
+    recurrent.gradient_by_lag: ("x", "hs", "h0", "Wx", "Wh", "dh_T"),
+    recurrent.step_jacobians: ("hs", "Wh"),
+    recurrent.jacobian_norms: ("hs", "Wh"),
 }
 
 
-@pytest.mark.parametrize(("name", "value"), [(n, v) for n, values in WRONG.items() for v in values])
-def test_forward_names_the_wrong_argument(name, value):
-    with pytest.raises(ValueError, match=r"^(x|Wx|Wh|b|h0): expected") as error:
-        recurrent.rnn_forward(**{**problem(), name: value})
-    # the message names the argument, or the one whose size no longer agrees with it
-    assert name in str(error.value) or "d_in" in str(error.value) or "d_h" in str(error.value)
+class NothingComputed:
+    """Stands in for numpy: any use of it means that something was computed before the arguments were checked."""
+
+    def __getattr__(self, name: str):
+        raise AssertionError(f"np.{name} was used before the arguments were checked")
 
 
-@pytest.mark.parametrize(("name", "value"), [("hs", np.zeros((4, 4))), ("dhs", np.zeros((5, 3))), ("h0", np.zeros(3))])
-def test_backward_names_the_wrong_argument(name, value):
-    p = problem()
-    args = {"x": p["x"], "hs": np.zeros((5, 4)), "h0": p["h0"], "Wx": p["Wx"], "Wh": p["Wh"], "dhs": np.ones((5, 4))}
-    with pytest.raises(ValueError, match="expected shape"):
-        recurrent.rnn_backward(**{**args, name: value})
+@given(st.sampled_from(list(FUNCTIONS)), st.sampled_from(list(SPOIL)), SIZES, st.data())
+@settings(max_examples=150, deadline=None)
+def test_wrong_arguments_are_named_before_anything_is_computed(function, how, sizes, data):
+    p = problem(*sizes)
+    p["hs"] = recurrent.rnn_forward(**p)
+    p |= {"dhs": np.ones_like(p["hs"]), "dh_T": np.ones_like(p["h0"])}
+    arguments = {name: p[name] for name in FUNCTIONS[function]}
+    name = data.draw(st.sampled_from(sorted(arguments)))
+    if how == "too long" and name in ("x", "hs") and "x" not in arguments:
+        return  # a longer sequence is nothing wrong where there is only one
+    arguments[name] = SPOIL[how](arguments[name])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recurrent, "np", NothingComputed())
+        with pytest.raises(ValueError, match=r"^(x|hs|h0|Wx|Wh|b|dhs|dh_T): expected") as error:
+            function(**arguments)
+    if how != "too long":  # sizes that disagree are told of the argument that is looked at second
+        assert str(error.value).startswith(f"{name}: expected")
 
 
 def test_memory_curve_of_a_delay_line_is_exact():

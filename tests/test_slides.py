@@ -79,7 +79,8 @@ SOUND = [
     text("### Mathematics\n\n$$h_t = \\tanh(W_h h_{t-1})$$\n\nso $h_t$ stays in $(-1, 1)$."),
     text("> **Predict.** Does it grow?", "fragment"),
     text("> **Notice.** It doesn't.", "fragment"),
-    text("Three minutes.", "notes"),
+    text("<details><summary>Speaker notes</summary>\n\nThree minutes.\n\n</details>", "notes"),
+    text("### A link\n\nSee [the next lecture](02_next.ipynb#a) and [a page](https://example.org/x.ipynb)."),
     text("### Two columns"),
     code("x = 1\nprint(x)", {"text/plain": "1"}, tags=("left",)),
     code("secret_plot()", png(4.7, 3), tags=("right", "hide-input"), alt="a rising line"),
@@ -141,6 +142,15 @@ def test_the_sound_deck_has_no_finding(browser: Browser, sound: Path) -> None:
     report = inspection.inspect(browser, sound)
     assert report.findings == []
     assert (report.slides, report.steps) == (6, 8)
+
+
+def test_folded_notes_are_unfolded_and_links_lead_to_decks(browser: Browser, sound: Path) -> None:
+    with inspection.opened(browser, sound) as (page, _):
+        notes = page.locator("aside.notes").all_text_contents()
+        assert any("Three minutes." in note for note in notes)
+        assert not any("Speaker notes" in note for note in notes)
+        links = [link.get_attribute("href") for link in page.locator("section a").all()]
+        assert links == ["02_next.html#a", "https://example.org/x.ipynb"]
 
 
 def test_speaker_view_shows_the_notes_with_their_formulas(browser: Browser, sound: Path) -> None:

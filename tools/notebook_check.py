@@ -19,6 +19,8 @@ ROOT = Path(__file__).resolve().parent.parent
 VIEW = "application/vnd.jupyter.widget-view+json"
 STATE = "application/vnd.jupyter.widget-state+json"
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/svg+xml")
+# Speaker notes are folded away, so that a reader of the notebook isn't told what to say; a deck unfolds them.
+NOTES = re.compile(r"<details><summary>Speaker notes</summary>\n\n(?P<notes>.+)\n\n</details>", re.DOTALL)
 SLIDE_TYPES = ("slide", "subslide", "fragment", "skip", "notes", "-")
 TIMING_KEYS = ("execution", "ExecuteTime", "papermill")
 MAX_BYTES, MAX_LINES, HARD_MAX_LINES = 3_000_000, 15, 25
@@ -127,6 +129,9 @@ def slide_types(nb: NotebookNode) -> Iterator[Problem]:
         if kind not in SLIDE_TYPES:
             what = f"unknown slide type {kind!r}" if kind else "no slide type"
             yield Problem(i, what, f"set metadata slideshow.slide_type to one of {', '.join(SLIDE_TYPES)}")
+        if kind == "notes" and not NOTES.fullmatch(cell.source.strip()):
+            mend = "write <details><summary>Speaker notes</summary>, the notes and </details>, with blank lines between"
+            yield Problem(i, "speaker notes that are not folded", mend)
 
 
 def no_timing_metadata(nb: NotebookNode) -> Iterator[Problem]:

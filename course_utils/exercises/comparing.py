@@ -33,7 +33,7 @@ def agree(a: object, b: object, rtol: float, atol: float) -> bool:
         both = isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)) and len(a) == len(b)
         return both and all(agree(x, y, rtol, atol) for x, y in zip(a, b, strict=True))
     if not (is_numeric(a) and is_numeric(b)):
-        return False
+        return a is None and b is None  # an entry that never got a value
     if getattr(a, "dtype", None) in _FLOAT32 or getattr(b, "dtype", None) in _FLOAT32:
         rtol, atol = max(rtol, 1e-4), max(atol, 1e-5)
     x, y = as_array(a), as_array(b)
@@ -117,6 +117,8 @@ def _sequence_problem(expected: list | tuple, got: object, returns: Returns, whe
             tip = " Collect what it yields: `list(...)`."
         elif isinstance(got, dict):
             tip = " Return the values themselves, in that order."
+        elif isinstance(returns, list) and isinstance(got, type(expected[0])) and got.shape == expected[0].shape:
+            tip = " That has the shape of the first entry alone: is `return` inside the loop?"
         elif isinstance(got, np.ndarray):
             tip = " Keep the arrays apart, each in its own shape."
         return f"{start}{kind_of(got)} there.{tip}" if where else f"{start}{kind_of(got)}.{tip}"
@@ -124,7 +126,9 @@ def _sequence_problem(expected: list | tuple, got: object, returns: Returns, whe
     if plain_list and got and isinstance(got[0], list) and len(got[0]) == len(expected):
         return f"{start}{kind_of(got)} that has such a list inside: return that list alone."
     if len(got) != len(expected):
-        return f"{start}{len(got)}."
+        one = len(got) == 1 or isinstance(returns[0], tuple) and isinstance(got, tuple) and len(got) == len(returns[0])
+        tip = " Is `return` inside the loop?" if isinstance(returns, list) and one else ""
+        return f"{start}{len(got)}.{tip}"
     for i, (e, g) in enumerate(zip(expected, got, strict=True)):
         if isinstance(returns, tuple):
             problem = structure_problem(e, g, returns[i], where or " ")  # " ": an entry, without more to say where
@@ -151,6 +155,9 @@ def _leaf_problem(expected: object, got: object, name: str) -> str | None:
         return f"{name} should be {wanted}, but yours is {kind_of(got)}." + _shape_tip(expected, got)
     if as_array(got).size and as_array(got).dtype.kind == "f" and str(got_dtype(got)).endswith(("float16", "bool")):
         return f"{name} has dtype {got_dtype(got)}: compute in float64, the dtype of the arguments."
+    if "int" in got_dtype(got) and not agree(expected, got, 1e-6, 1e-8):
+        return (f"{name} has dtype {got_dtype(got)}, which holds whole numbers only: what you write into it loses its "
+                "fraction. Make it an array of floats (no `dtype=int`, and no whole numbers to begin with).")
     values = as_array(got)
     bad = ~np.isfinite(values) & np.isfinite(as_array(expected))
     if bad.any():
@@ -196,8 +203,13 @@ def _shape_tip(expected: object, got: object) -> str:
         if len(g) == 1 < len(e):
             return " That is one row only: is `return` inside the loop?"
         return f" That is {abs(more)} {'row' if abs(more) == 1 else 'rows'} too {'many' if more > 0 else 'few'}."
+    if g.ndim == 0 and e.ndim == 1:
+        return " Is it summed over the units too? Each unit has an entry of its own."
     if e.ndim and g.shape == e.shape[1:]:
         return " That has the shape of one row: all rows are wanted."
+    if 1 <= g.ndim < e.ndim and g.size == e.size:
+        return (" The rows are joined end to end: `stack` makes a matrix of them (`np.stack`, `torch.stack`), "
+                "`concatenate` one long vector.")
     if e.ndim == 0 and g.size == 1:
         return " Take the number out of it: `.item()`."
     if e.ndim == 0:

@@ -3,8 +3,10 @@
 Colors come from JupyterLab's own variables, so that everything is readable in the light and in the dark theme.
 """
 
+import ast
 import html
 import io
+import itertools
 import keyword
 import re
 import tokenize
@@ -88,6 +90,27 @@ class Solution:
     def _repr_html_(self) -> str:
         return (f'<div style="{_BOX.format(color="#808080")}"><strong>{html.escape(self.heading)}</strong>'
                 f'<pre style="{_PRE}">{highlighted(self.code)}</pre></div>')
+
+
+def without_checks(source: str) -> str:
+    """The source of a function without the calls of `_expect…` and `_check…` at its top, which check the arguments.
+
+    They are helpers of the package: with them, a solution could not be copied into a notebook.
+    """
+    function = ast.parse(source).body[0]
+    body = function.body[1:] if ast.get_docstring(function) else function.body
+    checks = list(itertools.takewhile(_is_check, body))
+    if not checks:
+        return source
+    lines = source.splitlines(keepends=True)
+    note = " " * checks[0].col_offset + "# The package's checks of the arguments are left out here.\n"
+    return "".join([*lines[:checks[0].lineno - 1], note, *lines[checks[-1].end_lineno:]])
+
+
+def _is_check(statement: ast.stmt) -> bool:
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id.startswith(
+        ("_expect", "_check"))
 
 
 def highlighted(code: str) -> str:

@@ -18,8 +18,8 @@ import torch
 
 from course_utils.exercises import comparing
 from course_utils.exercises.comparing import Case, agree
-from course_utils.exercises.display import Hint, Result, Solution
-from course_utils.exercises.running import Outcome, TooSlow, error_line, identical, run
+from course_utils.exercises.display import Hint, Result, Solution, without_checks
+from course_utils.exercises.running import Outcome, TooSlow, error_line, error_tip, identical, run
 
 TIME_LIMIT = 10.0  # seconds for all cases of one check together
 
@@ -69,7 +69,7 @@ class Exercise:
     mistakes apart; mistakes: tried in order; combinations: tried if no single mistake fits; hints: from gentle to
     direct; difficulty: 1 to 3; advice: how to look for an error that isn't in any list. rtol and atol hold for
     float64; float32 answers are accepted at 1e-4 (see `comparing.agree`). An exercise keeps nothing between calls but
-    the outcomes of its reference.
+    what its reference and its mistakes compute.
     """
 
     number: str
@@ -85,6 +85,7 @@ class Exercise:
     advice: str = ""
     rtol: float = 1e-6
     atol: float = 1e-8
+    _first: dict[Callable, Outcome] = field(default_factory=dict, init=False, repr=False)  # of mistakes, on probe 0
 
     @property
     def name(self) -> str:
@@ -124,8 +125,8 @@ class Exercise:
         return Hint(f"Hint {level} of {len(self.hints)}", self.hints[level - 1], f"Next: `{call}.{following}`")
 
     def solution(self) -> Solution:
-        """The source code of the reference."""
-        return Solution(f"Solution of {self.number} {self.name}", self._source())
+        """The source code of the reference, without its checks of the arguments."""
+        return Solution(f"Solution of {self.number} {self.name}", without_checks(self._source()))
 
     def use(self, answer: Callable) -> Callable:
         """Return `answer` if it passes the check, else the reference; print in one line which it is."""
@@ -168,14 +169,12 @@ class Exercise:
         if isinstance(outcomes[-1].error, TooSlow):
             return "failed", self._too_slow(outcomes, seconds), printed
         values_right = all(self._same_value(a, b) for a, b in zip(outcomes, self._right, strict=True))
-        changed = sorted({name for o in outcomes for name in o.changed}, key=self.parameters.index)
-        on_graph = any(o.on_graph for o in outcomes)
+        side_effects = _side_effects(self.parameters, outcomes, values_right)
         structure = None if not values_right else next(filter(None, map(self._structure, self._right, outcomes)), None)
-        if values_right and not (changed or on_graph or structure):
+        if values_right and not (side_effects or structure):
             return "passed", f"Right, in all {len(self.probes)} cases.", printed
         if mistake := self._match(outcomes, values_right):
             return "failed", mistake.hint, printed
-        side_effects = _side_effects(changed, on_graph, values_right)
         if values_right:
             return "failed", " ".join(filter(None, [structure, *side_effects])), printed
         return "failed", " ".join([self._first_difference(answer, outcomes, seconds), *side_effects]), printed
@@ -207,7 +206,7 @@ class Exercise:
     def _same_value(self, a: Outcome, b: Outcome) -> bool:
         if a.error or b.error:
             return type(a.error) is type(b.error) and str(a.error)[:60] == str(b.error)[:60]
-        return agree(a.value, b.value, self.rtol, self.atol) or (a.value is None and b.value is None)
+        return agree(a.value, b.value, self.rtol, self.atol)
 
     def _match(self, outcomes: list[Outcome], values_right: bool) -> Mistake | None:
         """The first mistake that does the same on every probe; one with the same side effects if there is one."""
@@ -218,11 +217,17 @@ class Exercise:
         return next(exactly, fallback)
 
     def does_the_same(self, function: Callable, outcomes: list[Outcome], *, side_effects: bool = False) -> bool:
-        """Whether `function` gives these outcomes on the probes: equal values or errors (and side effects)."""
-        for probe, outcome in zip(self.probes, outcomes, strict=True):
-            other = run(function, self._arguments(probe), None)  # stops at the first difference: most differ at once
-            if not self._same_value(outcome, other) or side_effects and (
-                    (outcome.changed, outcome.on_graph) != (other.changed, other.on_graph)):
+        """Whether a mistake's function gives these outcomes on the probes: equal values or errors (and side effects).
+
+        It stops at the first difference. Most differ on the first probe, so what mistakes do there is kept.
+        """
+        for i, (probe, outcome) in enumerate(zip(self.probes, outcomes, strict=True)):
+            other = self._first.get(function) if i == 0 else None
+            if other is None:
+                other = run(function, self._arguments(probe), None)
+            if i == 0:
+                self._first[function] = other
+            if not self._same_value(outcome, other) or side_effects and outcome.side_effects != other.side_effects:
                 return False
         return True
 
@@ -262,7 +267,7 @@ class Exercise:
         first = str(error).splitlines()[0][:200] if str(error) else ""
         text = f"Your function stopped with {kind}{': ' + first if first else ''}"
         text += f", in the line `{line[:100]}`." if line else "."
-        if tip := next((tip for part, tip in _ERROR_TIPS.items() if part in f"{kind}: {error}"), ""):
+        if tip := error_tip(error):
             text += f" {tip}"
         called = ", ".join(f"{name} {_brief(value)}" for name, value in self._arguments(probe).items())
         return f"{text} It was called with {called} (case “{probe.name}”)."
@@ -304,17 +309,25 @@ def _shift(arguments: dict[str, object], name: str) -> bool:
     return True
 
 
-def _side_effects(changed: list[str], on_graph: bool, values_right: bool) -> list[str]:
+def _side_effects(parameters: list[str], outcomes: list[Outcome], values_right: bool) -> list[str]:
+    """Sentences on changed arguments and on a result that is still attached to a graph."""
+    def listed(which: Callable[[Outcome], tuple[str, ...]]) -> str:
+        names = {name for outcome in outcomes for name in which(outcome)}
+        return " and ".join(f"`{name}`" for name in parameters if name in names)
+
+    start = "The values are right, but" if values_right else "Besides,"
     sentences = []
-    if changed:
-        names = " and ".join(f"`{n}`" for n in changed)
-        start = "The values are right, but your" if values_right else "Besides, your"
-        sentences.append(f"{start} function changes its argument {names}, which the caller may still need: work on a "
-                         "copy or build a new array (`a = a + b` makes a new one, `a += b` and `a[i] = b` change it "
-                         "in place).")
-    if on_graph:
-        sentences.append(f"{'The values are right, but what' if values_right else 'Besides, what'} you return still "
-                         "hangs on the graph of the computation, which stays in memory: use `.detach()`.")
+    if names := listed(lambda outcome: outcome.changed):
+        sentences.append(f"{start} your function changes its argument {names}, which the caller may still need: work "
+                         "on a copy or build a new array (`a = a + b` makes a new one, `a += b` and `a[i] = b` change "
+                         "it in place).")
+    if names := listed(lambda outcome: outcome.recording):
+        sentences.append(f"{start} your function changes `requires_grad` of its argument {names} (`requires_grad_()` "
+                         "works in place), so whatever the caller does with it afterwards builds a graph: make a copy "
+                         "first, `.clone().requires_grad_()`.")
+    if any(outcome.on_graph for outcome in outcomes):
+        sentences.append(f"{start} what you return still hangs on the graph of the computation, which stays in "
+                         "memory: use `.detach()`.")
     return sentences
 
 
@@ -331,21 +344,3 @@ def _brief(value: object) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(_brief, value)) + "]"
     return f"{value:g}" if isinstance(value, float) else getattr(value, "__name__", str(value))
-
-
-_ERROR_TIPS = {
-    "RecursionError": "The function calls itself and never stops: which case ends it?",
-    "UnboundLocalError": "Give the variable a value before the loop or branch that uses it.",
-    "NameError": "Is it spelled as in the signature, and given a value before it is used?",
-    "matmul": "Compare the shapes on both sides of `@`: the last axis of the left one meets the first of the right.",
-    "could not be broadcast": "Compare the shapes on both sides of the operation.",
-    "mat1 and mat2": "Compare the shapes on both sides of `@`.",
-    "same dtype": "The arguments are float64; a tensor made by `torch.zeros(...)` is float32 unless you pass `dtype`.",
-    "'NoneType' object is not": "Something that you use is None: a function without `return`, or a gradient before "
-                                "`backward`.",
-    "'NoneType' object has no attribute": "Something that you use is None: a gradient before `backward`, or a function "
-                                          "without `return`.",
-    "IndexError": "An index runs one past the end, or counts from 1: rows count from 0.",
-    "does not require grad": "backward needs a tensor with `requires_grad=True` at the start of the computation, "
-                             "and no `detach` on the way.",
-}

@@ -27,7 +27,7 @@ def _network(T: int, d_in: int, d_h: int, seed: int) -> tuple[Array, ...]:
 
 
 def _from_zero() -> tuple[Array, ...]:
-    x, Wx, Wh, b, h0 = _network(3, 2, 4, seed=3)
+    x, Wx, Wh, b, h0 = _network(8, 4, 2, seed=3)
     return x, Wx, Wh, b, 0 * h0
 
 
@@ -36,7 +36,7 @@ rnn_forward = Exercise(
     probes=[
         Probe("5 steps, 3 inputs, 4 units", lambda: _network(5, 3, 4, seed=1)),
         Probe("one step", lambda: _network(1, 3, 4, seed=2)),
-        Probe("h0 = 0", _from_zero),
+        Probe("h0 = 0, more inputs than units", _from_zero),
         Probe("as many inputs as units", lambda: _network(4, 3, 3, seed=4)),
     ],
     mistakes=network.RNN_FORWARD, combinations=network.RNN_FORWARD_PAIRS,
@@ -73,7 +73,7 @@ rnn_backward = Exercise(
         Probe("5 steps, a loss at every step", lambda: _gradients(_network(5, 3, 4, seed=11), 12)),
         Probe("a loss at the last step only", lambda: _gradients(_network(4, 3, 4, seed=13), 14, last_only=True)),
         Probe("one step", lambda: _gradients(_network(1, 3, 4, seed=15), 16)),
-        Probe("h0 = 0", lambda: _gradients(_from_zero(), 17)),
+        Probe("h0 = 0, more inputs than units", lambda: _gradients(_from_zero(), 17)),
         Probe("as many inputs as units", lambda: _gradients(_network(4, 3, 3, seed=18), 19)),
     ],
     mistakes=network.RNN_BACKWARD, combinations=network.RNN_BACKWARD_PAIRS,
@@ -82,8 +82,9 @@ rnn_backward = Exercise(
         "In which order must the steps be visited?",
         "Go from the last step to the first. The gradient of h_t is `dhs[t]` plus what comes back from step t + 1; "
         "pass it through tanh (`1 - hs[t]**2`) to get dz. The three weight gradients are sums over the steps.",
-        "`dz = (dhs[t] + dh_next) * (1 - hs[t]**2)`; then add `np.outer(dz, x[t])`, `np.outer(dz, h_prev)` and `dz`, "
-        "with h_prev = `hs[t - 1]`, or `h0` at t = 0; last, `dh_next = Wh.T @ dz`.",
+        "`dz = (dhs[t] + dh_next) * (1 - hs[t]**2)`, where dh_next starts as zeros and becomes `Wh.T @ dz` at the end "
+        "of each turn. Each weight gradient grows by dz times what the weight was multiplied with at this step, as in "
+        "`np.outer(dz, x[t])`; for `Wh` that is the state before, which is `h0` at t = 0.",
     ),
     minutes=20, difficulty=3,
     advice="Begin with one step: dz = dhs[0] (1 - hs[0]²), and the three gradients follow from it. Then two.",
@@ -99,8 +100,8 @@ def clip_gradients(grads: list[Array], max_norm: float) -> list[Array]:
     grads: a list of arrays of any shapes, the gradients of one loss.  The global norm is the Euclidean norm of all
     their entries together, as if they were one long vector.
     max_norm: the largest norm allowed, > 0.
-    Returns a new list of arrays of the same shapes: all scaled by one factor, so that the global norm is max_norm, if
-    it was larger; otherwise with unchanged values (zeros too).  No argument is changed.
+    Returns a list of arrays of the same shapes: all scaled by one factor, so that the global norm is max_norm, if it
+    was larger; otherwise with unchanged values (zeros too).  No argument is changed.
     Source: Pascanu, Mikolov and Bengio (2013), On the difficulty of training recurrent neural networks, algorithm 1.
     """
     norm = math.sqrt(sum(float((g**2).sum()) for g in grads))
@@ -117,8 +118,9 @@ clip_gradients = Exercise(
     "1.3", "Clip gradients by their global norm", clip_gradients, ["grads"],
     probes=[
         Probe("(3, 0) and (0, 4), limit 1", lambda: ([np.array([3.0, 0.0]), np.array([[0.0, 4.0]])], 1.0)),
-        Probe("norm below the limit", lambda: (_arrays((2, 3), (3,), seed=21), 10.0)),
+        Probe("norm below the limit", lambda: (_arrays((2, 3), (3,), seed=21), 4.0)),
         Probe("three arrays, limit 2", lambda: (_arrays((2, 3), (4,), (1,), seed=22), 2.0)),
+        Probe("every entry below the limit, the norm above", lambda: (_arrays((2, 2, 2), (3, 1), seed=24), 2.5)),
         Probe("norm and limit below 1", lambda: ([np.array([0.3]), np.array([-0.4])], 0.4)),
         Probe("all zero", lambda: ([np.zeros(2), np.zeros((1, 3))], 1.0)),
         Probe("a single array", lambda: (_arrays((3, 2), seed=23, scale=2.0), 1.5)),
@@ -170,23 +172,32 @@ def bowl(w: torch.Tensor) -> torch.Tensor:
     return (curvature * (w - 0.5) ** 2).sum()
 
 
+def ripple(w: torch.Tensor) -> torch.Tensor:
+    """Another loss, whose gradient is smaller than 1 everywhere."""
+    return w.sin().sum()
+
+
 sgd_step = Exercise(
     "1.4", "One training step in the right order", sgd_step, "w",
     probes=[
         Probe("gradient above the limit", lambda: (_weights([3.0, 4.0]), bowl, 0.1, 1.5)),
         Probe("an old gradient in w.grad", lambda: (_weights([3.0, -4.0], [-20.0, 5.0]), bowl, 0.1, 1.5)),
-        Probe("gradient below the limit", lambda: (_weights([[0.7, 0.4], [0.6, 0.3]]), bowl, 0.2, 10.0)),
+        Probe("gradient below the limit", lambda: (_weights([[0.7, 0.4], [0.6, 0.3]]), bowl, 0.2, 2.5)),
         Probe("old gradient, nothing to clip",
               lambda: (_weights([[0.7, 0.1], [0.4, 0.8]], [[1.0, 2.0], [0.5, -1.0]]), bowl, 0.3, 100.0)),
+        Probe("every entry below the limit, the norm above", lambda: (_weights([2.0, 1.5]), bowl, 0.1, 4.5)),
+        Probe("a 2 x 3 matrix, every row above the limit",
+              lambda: (_weights([[1.5, -0.5, 2.0], [1.0, 2.5, -1.0]]), bowl, 0.05, 6.0)),
+        Probe("another loss, gradient shorter than lr", lambda: (_weights([1.55, -1.6]), ripple, 0.2, 2.0)),
     ],
     mistakes=training.SGD_STEP, combinations=training.SGD_STEP_PAIRS,
     hints=(
-        "Four things happen in a step: clear, backward, clip, update. In which order? What does backward do with a "
+        "Four things happen in a step: backward, clear, clip, update. In which order? What does backward do with a "
         "gradient that is already in `w.grad`?",
         "Set `w.grad = None`, then `loss_fn(w).backward()`. Now `w.grad` has the gradient: compare its norm with "
         "`max_norm`, scale it down if it is longer, and subtract lr times the result from `w.detach()`.",
-        "`norm = w.grad.norm()`, `scale = max_norm / norm if norm > max_norm else 1.0`, "
-        "`return w.detach() - lr * scale * w.grad`.",
+        "After backward, the factor is `max_norm / norm if norm > max_norm else 1.0` with `norm = w.grad.norm()`, one "
+        "number for the whole tensor. The result is `w.detach()` minus lr times the factor times the gradient.",
     ),
     advice="Print the gradient after backward, then after clipping; w minus the result should be lr times the latter.",
     minutes=10, difficulty=2, rtol=2e-5,  # as for clip_gradients
@@ -208,6 +219,7 @@ perplexity = Exercise(
         Probe("arrays of equal length", lambda: (_nlls(2, 2, seed=31),)),
         Probe("one array", lambda: (_nlls(5, seed=32),)),
         Probe("arrays of lengths 4, 1 and 6", lambda: (_nlls(4, 1, 6, seed=33),)),
+        Probe("a token that the model thought nearly impossible", lambda: ([np.array([0.2, 25.0]), np.ones(3)],)),
     ],
     mistakes=training.PERPLEXITY, combinations=training.PERPLEXITY_PAIRS,
     hints=(
@@ -258,8 +270,9 @@ def _chunked(*lengths: int, d_in: int, d_h: int, seed: int) -> tuple:
 tbptt = Exercise(
     "1.6", "Truncated back-propagation through time", tbptt, [("loss", "dWh")],
     probes=[
+        Probe("chunks of 1, 2 and 1 steps", lambda: _chunked(1, 2, 1, d_in=2, d_h=3, seed=44)),
         Probe("chunks of 2, 3 and 2 steps", lambda: _chunked(2, 3, 2, d_in=2, d_h=3, seed=41)),
-        Probe("a single chunk", lambda: _chunked(3, d_in=2, d_h=3, seed=42)),
+        Probe("a single chunk", lambda: _chunked(6, d_in=2, d_h=3, seed=42)),
         Probe("chunks of one step", lambda: _chunked(1, 1, d_in=3, d_h=2, seed=43)),
     ],
     mistakes=network.TBPTT, combinations=network.TBPTT_PAIRS,
@@ -267,10 +280,11 @@ tbptt = Exercise(
         "Two things reach a border between chunks: the state and the graph that made it. Which one must cross it?",
         "For each chunk: take a copy of `Wh` that requires gradients, detach the state, run the steps and add up the "
         "squares, call backward, and store the loss and the gradient. The state goes on to the next chunk.",
-        "`W = Wh.clone().requires_grad_()` and `h = h.detach()` at the start of a chunk; inside, "
-        "`h = torch.tanh(Wx @ x_t + W @ h + b)` and `loss = loss + (h**2).sum()`; then `loss.backward()` and append "
-        "`(loss.detach(), W.grad)`.",
+        "Every chunk starts with `W = Wh.clone().requires_grad_()`, `h = h.detach()` and a loss of 0. Its steps use W "
+        "in place of `Wh`, each adds `(h**2).sum()` to the loss, and after the last one come `loss.backward()` and the "
+        "pair of `loss.detach()` and `W.grad`.",
     ),
     minutes=15, difficulty=2,
-    advice="The losses do not depend on where the gradient stops: get them right first, then the gradients.",
+    advice="The losses do not depend on where the gradient stops: get them right first, then the gradients. If chunk 0 "
+           "is right and chunk 1 is not, look at the state that is handed on.",
 )

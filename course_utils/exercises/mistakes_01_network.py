@@ -24,6 +24,13 @@ def _forward(x, Wx, Wh, b, h0, *, start=1.0, carry=lambda h, z, new: new, phi=np
     return keep(before, after)
 
 
+def _row_0_is_h0(x, Wx, Wh, b, h0):
+    hs = [h0]
+    for x_t in x[1:]:
+        hs.append(np.tanh(Wx @ x_t + Wh @ hs[-1] + b))
+    return np.stack(hs)
+
+
 _FORWARD = {
     "stale state": (dict(carry=lambda h, z, new: h), (
         "Row 0 is right, but every later row is computed from `h0` again. The state must be fed back: "
@@ -75,7 +82,9 @@ _FORWARD = {
         "You add tanh(...) to the old state. In this recurrence the new state replaces the old one: "
         "h_t = tanh(...), which sees the old one through `Wh` only.")),
 }
-RNN_FORWARD = variations(_forward, _FORWARD)
+RNN_FORWARD = [*variations(_forward, _FORWARD), Mistake(_row_0_is_h0, (
+    "Your row 0 is `h0` itself, and `x[0]` is never read. Row t must hold the state after x_t was read, row 0 too: "
+    "it comes from `x[0]` and `h0`."))]
 RNN_FORWARD_PAIRS = pairs(_forward, _FORWARD)
 
 
@@ -84,10 +93,10 @@ RNN_FORWARD_PAIRS = pairs(_forward, _FORWARD)
 
 def _backward(x, hs, h0, Wx, Wh, dhs, *, arrives=lambda dhs, t: dhs[t], slope=lambda h: 1 - h * h, slope_at=0,
               meet=lambda own, later, slope: (own + later) * slope, back=lambda Wh, dz, dh: Wh.T @ dz,
-              previous=lambda hs, h0, t: hs[t - 1] if t else h0, add=True, steps=lambda T: range(T - 1, -1, -1),
-              spread=lambda old: 0.0, bias=lambda dz, dh: dz, scale=lambda T: 1.0,
+              previous=lambda hs, h0, t: hs[t - 1] if t else h0, add=True, begin=np.zeros_like,
+              steps=lambda T: range(T - 1, -1, -1), spread=lambda old: 0.0, bias=lambda dz, dh: dz, scale=lambda T: 1.0,
               finish=lambda dWx, dWh, db: (dWx, dWh, db)):
-    dWx, dWh, db, later = np.zeros_like(Wx), np.zeros_like(Wh), np.zeros_like(h0), np.zeros_like(h0)
+    dWx, dWh, db, later = np.zeros_like(Wx), np.zeros_like(Wh), np.zeros_like(h0), begin(dhs[-1])
     states = np.vstack([h0, hs])  # states[t + 1] is hs[t]
     for t in steps(len(x)):
         dh = arrives(dhs, t) + later
@@ -117,10 +126,18 @@ _BACKWARD = {
         "t = 0 alone: add with `+=` instead of assigning.")),
     "no carry": (dict(back=lambda Wh, dz, dh: 0 * dz), (
         "The gradient that arrives from the next state is missing: with a loss on the last step alone, yours never "
-        "gets further back. Keep `Wh.T @ dz` and add it to `dhs[t - 1]` one step earlier.")),
+        "gets further back. Keep `Wh.T @ dz` in a variable such as dh_next, and add it to `dhs[t - 1]` in the next "
+        "turn of the loop, without changing `dhs`.")),
     "loss of the last step only": (dict(arrives=lambda dhs, t: dhs[t] if t == len(dhs) - 1 else 0 * dhs[t]), (
         "Right when only the last step has a loss. A state h_t has two consumers, its own loss (`dhs[t]`) and the "
         "next state: add both gradients at every step.")),
+    "loss of the next step": (dict(arrives=lambda dhs, t: dhs[min(t + 1, len(dhs) - 1)]), (
+        "At every step before the last you add the loss gradient of the step after it: `dhs[t]` is one turn late, and "
+        "`dhs[0]` is never used. What you hand on to h_{t-1} is `Wh.T @ dz + dhs[t - 1]`; or add `dhs[t]` at the "
+        "start of turn t.")),
+    "last loss twice": (dict(begin=np.copy), (
+        "The loss of the last step is counted twice: your carried gradient starts as `dhs[-1]`, and the loop adds "
+        "`dhs[t]` for the last step again. Nothing comes back from after the end: start with zeros.")),
     "Wh not transposed": (dict(back=lambda Wh, dz, dh: Wh @ dz), (
         "Forward multiplies by `Wh`, so backward multiplies by its transpose, `Wh.T @ dz`. A square matrix raises no "
         "error on the wrong side; a symmetric one even hides it.")),
@@ -191,18 +208,19 @@ RNN_BACKWARD_PAIRS = pairs(_backward, _BACKWARD)
 
 
 def _truncated(chunks, Wx, Wh, b, h0, *, start=1.0, border=lambda h, h0: h.detach(), inner=lambda h: h,
-               own=lambda h, T: (h**2).sum(), last_only=False, pile_up=False, retain=False, one_leaf=False,
-               gradient=lambda W, T: W.grad.clone(), keep=lambda loss, g, seen: (loss.detach(), g)):
+               own=lambda h, T: (h**2).sum(), start_counts=False, hand_on=-1, last_only=False, pile_up=False,
+               retain=False, one_leaf=False, gradient=lambda W, T: W.grad.clone(),
+               keep=lambda loss, g, seen: (loss.detach(), g)):
     h, found, W = start * h0, [], Wh.detach().clone().requires_grad_()
     for chunk in chunks:
         if not one_leaf:
             W = W if pile_up else Wh.detach().clone().requires_grad_()
         elif not pile_up:
             W.grad = None
-        losses, h = [], border(h, h0)
+        states = [border(h, h0)]
         for x_t in chunk:
-            h = torch.tanh(Wx @ x_t + W @ inner(h) + b)
-            losses.append(own(h, len(chunk)))
+            states.append(torch.tanh(Wx @ x_t + W @ inner(states[-1]) + b))
+        h, losses = states[hand_on], [own(state, len(chunk)) for state in states[not start_counts:]]
         loss = losses[-1] if last_only else sum(losses)
         loss.backward(retain_graph=retain)
         found.append(keep(loss, gradient(W, len(chunk)), found))
@@ -215,6 +233,21 @@ def _shared_gradient(zero):
         found = _truncated(chunks, Wx, Wh, b, h0, pile_up=not zero)
         return [(loss, found[-1][1]) for loss, _ in found]
     return tbptt
+
+
+def _not_a_leaf(use):
+    """The copy is made of a tensor that requires gradients already, so that its own .grad stays None."""
+    def tbptt(chunks, Wx, Wh, b, h0):
+        Wh.requires_grad_()
+        found = _truncated(chunks, Wx, Wh, b, h0)
+        return [(loss, use(None)) for loss, _ in found]
+    return tbptt
+
+
+def _one_backward(chunks, Wx, Wh, b, h0):
+    """One call of backward on the sum of all losses, through all chunks."""
+    found = _full(chunks, Wx, Wh, b, h0)
+    return [(loss, found[-1][1]) for loss, _ in found]
 
 
 def _full(chunks, Wx, Wh, b, h0):
@@ -232,17 +265,30 @@ def _full(chunks, Wx, Wh, b, h0):
 
 
 _PILED = "Gradients pile up from chunk to chunk: backward adds to `.grad`. Start every chunk with a cleared gradient."
+_LEAF = ("The gradient of your copy of `Wh` is None: the copy isn't a leaf. torch fills `.grad` of the tensor on which "
+         "`requires_grad_()` was called, not of one that is computed from it, such as `Wh.requires_grad_().clone()` "
+         "(which changes the argument, too). Clone first: `W = Wh.clone().requires_grad_()`.")
+_HANDED = "Chunk 0 is right: look at the state that is handed on. "
 _TBPTT = {
     "state reset": (dict(border=lambda h, h0: h0), (
         "Chunk 0 is right, but every later chunk starts from `h0` again, so nothing is remembered across the border. "
         "Carry the last state (detached) into the next chunk.")),
+    "first state handed on": (dict(hand_on=1), (
+        _HANDED + "The next chunk starts from the last state of this one, and yours from its first.")),
+    "state before the last handed on": (dict(hand_on=-2), (
+        _HANDED + "The next chunk starts from the last state of this one, and yours from the one before it: is the "
+        "state stored before the update?")),
+    "start state counted": (dict(start_counts=True), (
+        "Your loss counts the state that a chunk starts from. The chunk's own states count, one for each input: the "
+        "start state belongs to the chunk before.")),
     "zero start": (dict(start=0.0), "The first chunk starts from zeros: its initial state is `h0`."),
     "not truncated": (dict(border=lambda h, h0: h, retain=True, one_leaf=True), (
         "The gradient of a later chunk reaches back into earlier ones. `retain_graph=True` silences the error and "
         "keeps the whole past in memory: detach the state at the border of a chunk instead.")),
     "graph used twice": (dict(border=lambda h, h0: h), (
         "The state still hangs on the graph of the previous chunk, which backward has freed. The values cross the "
-        "border, the gradient must not: start each chunk from `h.detach()` (not with `retain_graph=True`).")),
+        "border, the gradient must not. `h.detach()` alone changes nothing: write `h = h.detach()` at the start of "
+        "each chunk (and no `retain_graph=True`).")),
     "detached at every step": (dict(inner=lambda h: h.detach()), (
         "The losses are right, but the gradient is cut after every step. Detach once at the border of a chunk, not "
         "inside it.")),
@@ -269,8 +315,15 @@ _TBPTT = {
 TBPTT = [*variations(_truncated, _TBPTT), *(Mistake(*row) for row in [
     (_shared_gradient(zero=True), "Every entry holds the same tensor, the gradient of the last chunk: `W.grad` is "
      "reused. Store a copy, `W.grad.clone()`.", "same tensor"),
-    (_shared_gradient(zero=False), _PILED + " And store a copy of it: every entry of yours is the same tensor.",
-     "same tensor, piled up"),
+    (_shared_gradient(zero=False), "Every entry of yours holds the same gradient, the sum over all chunks: backward "
+     "adds to `.grad`, and one tensor is stored for all of them, or backward is called once on the sum of all losses. "
+     "Call backward for each chunk, start it with a cleared gradient, and store a copy.", "same tensor, piled up"),
+    (_one_backward, "Backward is called once, on the sum of all losses and through all chunks, so that every entry "
+     "holds the same full gradient. Detach the state at the border of each chunk, call backward for each chunk, and "
+     "store its own gradient.", "one backward for all"),
+    (_not_a_leaf(lambda gradient: gradient), _LEAF, "not a leaf"),
+    (_not_a_leaf(lambda gradient: gradient.clone()), _LEAF, "not a leaf, cloned"),
+    (_not_a_leaf(lambda gradient: gradient.detach()), _LEAF, "not a leaf, detached"),
     (_full, "This is full back-propagation: the gradient runs through all chunks. Truncated means that it stops at the "
             "border of each chunk: detach the state there, and call backward for each chunk.", "full"),
     (lambda chunks, Wx, Wh, b, h0: _truncated([torch.cat(list(chunks))], Wx, Wh, b, h0),

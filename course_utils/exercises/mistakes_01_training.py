@@ -135,6 +135,15 @@ def _step(w, loss_fn, lr, max_norm, *, clear=True, backwards=1, clip=_shorten, s
     return finish(w, w.detach() + sign * rate(lr) * (gradient + momentum * old))
 
 
+def _by_rows(g, limit):
+    norms = g.norm(dim=-1, keepdim=True)
+    return g * torch.where(norms > limit, limit / norms, torch.ones_like(norms))
+
+
+def _spectral(g):
+    return torch.linalg.matrix_norm(g, 2) if g.ndim == 2 else g.norm()
+
+
 def _write_back(w, new):
     w.data.copy_(new)
     return w
@@ -171,6 +180,14 @@ def _norm_before_backward(w, loss_fn, lr, max_norm):
     return w
 
 
+def _never_backward(w, loss_fn, lr, max_norm):
+    return w.detach() - lr * _shorten(w.grad, max_norm)
+
+
+def _never_backward_unclipped(w, loss_fn, lr, max_norm):
+    return w.detach() - lr * w.grad
+
+
 def _cleared_too_late(w, loss_fn, lr, max_norm):
     loss_fn(w).backward()
     w.grad = None
@@ -182,6 +199,8 @@ def _zeroed_too_late(w, loss_fn, lr, max_norm):
 
 
 _ORDER = "The order of a step is: clear the old gradient, backward, clip, step."
+_NO_BACKWARD = ("Where does the new gradient come from? Backward was never called: without `loss_fn(w).backward()`, "
+                "`w.grad` is None or holds an old gradient. " + _ORDER)
 _SGD = {
     "not clipped": (dict(clip=lambda g, limit: g), (
         "Your step uses the unclipped gradient: it is clipped too early (before backward there is nothing to clip), "
@@ -199,6 +218,24 @@ _SGD = {
         "norm exceeds it.")),
     "squared norm": (dict(clip=lambda g, limit: _shorten(g, limit, norm=lambda v: (v**2).sum())), (
         "You compare and divide by the squared norm: the root of the sum of squares is missing.")),
+    "by rows": (dict(clip=_by_rows), (
+        "You compute one norm for each row (`dim=-1`) and scale the rows by different factors, which changes the "
+        "direction. The norm of the gradient goes over all its entries: `w.grad.norm()`.")),
+    "spectral norm": (dict(clip=lambda g, limit: _shorten(g, limit, norm=_spectral)), (
+        "For a matrix your norm is the spectral norm (its largest singular value). The Euclidean norm is the root of "
+        "the sum of the squares of all entries: `w.grad.norm()`.")),
+    "sum of absolute values": (dict(clip=lambda g, limit: _shorten(g, limit, norm=lambda v: v.abs().sum())), (
+        "You measure by the sum of absolute values (the L1 norm). Clipping is by the Euclidean norm: the root of the "
+        "sum of all squares.")),
+    "largest entry": (dict(clip=lambda g, limit: _shorten(g, limit, norm=lambda v: v.abs().max())), (
+        "You measure by the largest entry (the maximum norm). Clipping is by the Euclidean norm: the root of the sum "
+        "of all squares.")),
+    "largest entry decides": (dict(clip=lambda g, limit: _shorten(g, limit) if g.abs().max() > limit else g), (
+        "You clip only if an entry exceeds `max_norm`. The norm can be too long although every entry is short: "
+        "compare the norm with `max_norm`.")),
+    "squared norm decides": (dict(clip=lambda g, limit: g * (limit / g.norm()) if (g**2).sum() > limit else g), (
+        "You compare the squared norm with `max_norm`, so that a gradient below the limit is rescaled. Compare the "
+        "norm itself.")),
     "to norm 1": (dict(clip=lambda g, limit: g / g.norm() if g.norm() > limit else g), (
         "The clipped gradient has norm 1 instead of `max_norm`: the factor is max_norm / norm.")),
     "set to zero": (dict(clip=lambda g, limit: g if g.norm() <= limit else 0 * g), (
@@ -216,15 +253,17 @@ _SGD = {
         "alone.")),
     "update only": (dict(finish=lambda w, new: new - w.detach()), (
         "You return the change of the weights. The new weights are wanted: w minus lr times the clipped gradient.")),
+    "step returned": (dict(sign=1.0, finish=lambda w, new: new - w.detach()), (
+        "You return lr times the gradient. The new weights are wanted: w minus lr times the clipped gradient.")),
     "gradient returned": (dict(finish=lambda w, new: w.grad), (
         "You return the gradient. The new weights are wanted: w minus lr times the clipped gradient.")),
     "in place": (dict(finish=_write_back), (
         "The values are right, but you changed `w` itself in place. This function returns new weights and leaves the "
-        "old ones: `w.detach() - lr * w.grad`.")),
+        "old ones: `w.detach()` minus lr times the clipped gradient.")),
 }
 SGD_STEP = [*variations(_step, _SGD), *(Mistake(*row) for row in [
     (_leaf_in_place, "torch forbids to change a tensor in place that records gradients, as `w -= ...` does. Build new "
-                     "weights instead: `w.detach() - lr * w.grad`.", "leaf in place"),
+                     "weights instead: `w.detach()` minus lr times the clipped gradient.", "leaf in place"),
     (_update_clipped, "You clip the step lr · gradient. Clip the gradient first, then multiply by lr.",
      "update clipped"),
     (_on_graph, "The values are right, but what you return hangs on the graph of `w`: the next step would "
@@ -232,9 +271,15 @@ SGD_STEP = [*variations(_step, _SGD), *(Mistake(*row) for row in [
      "on the graph"),
     (_zero_none, "Before the first backward `w.grad` is None, which can't be zeroed. Set `w.grad = None` instead.",
      "zero_ on None"),
-    (_norm_before_backward, "Before backward there is no gradient: `w.grad` is None, and there is nothing to clip. "
-                            + _ORDER, "norm before backward"),
-    (_cleared_too_late, "The gradient is cleared after backward, before it was used. " + _ORDER, "cleared too late"),
+    (_norm_before_backward, "Before backward there is no gradient: `w.grad` is None, and there is nothing to clip. Is "
+     "it clipped too early, cleared after backward, or was backward never called? " + _ORDER, "norm before backward"),
+    (_never_backward, _NO_BACKWARD, "never backward"),
+    (_never_backward_unclipped, _NO_BACKWARD, "never backward, not clipped"),
+    (_cleared_too_late, "`w.grad` is None where you use it: the gradient is cleared after backward, or backward was "
+                        "never called. " + _ORDER, "cleared too late"),
+    (lambda w, loss_fn, lr, max_norm: _step(w, loss_fn, max_norm, lr),
+     "`lr` and `max_norm` are swapped: the gradient is clipped to the norm `lr` and multiplied by `max_norm`. "
+     "`max_norm` limits the gradient, `lr` scales the step.", "lr and max_norm swapped"),
     (_zeroed_too_late, "You return `w` as it came. Either nothing is subtracted, or the gradient is zeroed after "
                        "backward, before it was used. " + _ORDER, "no step"),
 ])]

@@ -28,8 +28,14 @@ class Outcome:
     value: object = None
     error: BaseException | None = None
     changed: tuple[str, ...] = ()
+    recording: tuple[str, ...] = ()  # arguments whose requires_grad it switched
     on_graph: bool = False  # a returned tensor is still attached to an autograd graph
     printed: str = ""
+
+    @property
+    def side_effects(self) -> tuple:
+        """What it did besides returning a value."""
+        return self.changed, self.recording, self.on_graph
 
 
 def run(function: Callable, arguments: dict[str, object], seconds: float | None) -> Outcome:
@@ -39,6 +45,7 @@ def run(function: Callable, arguments: dict[str, object], seconds: float | None)
     NumPy's and torch's warnings are silenced: the check itself tells about NaN and infinity.
     """
     before = {name: copied(value) for name, value in arguments.items()}
+    recorded = {name: _requires_grad(value) for name, value in arguments.items()}
     printed, value, error = io.StringIO(), None, None
     try:
         with contextlib.redirect_stdout(printed), _exit_raises():
@@ -48,7 +55,8 @@ def run(function: Callable, arguments: dict[str, object], seconds: float | None)
     except BaseException as caught:  # SystemExit and TooSlow too: a check never ends a notebook
         error = caught
     changed = tuple(name for name, value in arguments.items() if not identical(before[name], value))
-    return Outcome(copied(value), error, changed, _on_graph(value), printed.getvalue())
+    recording = tuple(name for name, value in arguments.items() if recorded[name] != _requires_grad(value))
+    return Outcome(copied(value), error, changed, recording, _on_graph(value), printed.getvalue())
 
 
 def copied(value: object) -> object:
@@ -87,6 +95,38 @@ def error_line(error: BaseException, function: Callable) -> tuple[str, bool]:
     return linecache.getline(frame.f_code.co_filename, line).strip(), index == len(frames) - 1
 
 
+def error_tip(error: BaseException) -> str:
+    """A sentence about what usually leads to such an error, "" if there is none."""
+    text = f"{type(error).__name__}: {error}"
+    return next((tip for part, tip in _ERROR_TIPS.items() if part in text), "")
+
+
+_ERROR_TIPS = {
+    "RecursionError": "The function calls itself and never stops: which case ends it?",
+    "UnboundLocalError": "Give the variable a value before the loop or branch that uses it.",
+    "NameError": "Is it spelled as in the signature, and given a value before it is used?",
+    "inhomogeneous": "The arrays of the list have different lengths or shapes, so they don't fit into one array: go "
+                     "through the list in a loop.",
+    "must have the same shape": "The arrays of the list have different lengths or shapes, so they can't be stacked: go "
+                                "through the list in a loop.",
+    "truth value of an array": "Comparing arrays gives an array of answers, one for each entry: compare numbers "
+                               "(lengths, norms) instead.",
+    "matmul": "Compare the shapes on both sides of `@`: the last axis of the left one meets the first of the right.",
+    "could not broadcast input array": "Something is written into a place of another size: compare the shapes of both.",
+    "could not be broadcast": "Compare the shapes on both sides of the operation.",
+    "mat1 and mat2": "Compare the shapes on both sides of `@`.",
+    "same dtype": "The arguments are float64; a tensor made by `torch.zeros(...)` is float32 unless you pass `dtype`.",
+    "'NoneType' object is not": "Something that you use is None: a function without `return`, or a gradient before "
+                                "`backward`.",
+    "'NoneType' object has no attribute": "Something that you use is None: a gradient before `backward`, or a function "
+                                          "without `return`.",
+    "IndexError": "An index runs one past the end, or counts from 1: rows count from 0.",
+    "does not require grad": "backward needs a tensor with `requires_grad=True` at the start of the computation. Is "
+                             "the copy that requires gradients the one in your formula, and not the argument itself? "
+                             "And there must be no `detach` and no `torch.no_grad()` on the way.",
+}
+
+
 @contextlib.contextmanager
 def _exit_raises() -> Iterator[None]:
     """In a notebook `exit()` ends the kernel: for the time of a check it raises SystemExit, as in a script."""
@@ -99,6 +139,12 @@ def _exit_raises() -> Iterator[None]:
         yield
     finally:
         del shell.ask_exit
+
+
+def _requires_grad(value: object) -> object:
+    if isinstance(value, (list, tuple)):
+        return [_requires_grad(v) for v in value]
+    return isinstance(value, torch.Tensor) and value.requires_grad
 
 
 def _on_graph(value: object) -> bool:

@@ -14,10 +14,12 @@ from nbformat import NotebookNode
 from traitlets.config import Config
 
 from deck import packages
+from notebook_check import NOTES
 
 HERE = Path(__file__).resolve().parent
 COURSE = "From recurrence to attention"
 PICTURE = re.compile(r"""(<img\b[^>]*?\bsrc=)["']([^"']+)["']""")
+NOTEBOOK_LINK = re.compile(r"""(<a\b[^>]*?\bhref=["'][\w-]+)\.ipynb(?=["'#])""")
 
 
 def build(notebook: Path, folder: Path) -> Path:
@@ -71,6 +73,8 @@ def arrange(cells: list[NotebookNode]) -> list[NotebookNode]:
         if kind == "skip" or "hide-cell" in cell.metadata.get("tags", []):
             continue
         if kind == "notes" and slides:
+            folded = NOTES.fullmatch(cell.source.strip())
+            cell.source = folded["notes"] if folded else cell.source
             slides[-1][1].append(cell)
             continue
         if begin:
@@ -112,7 +116,7 @@ def _exporter() -> HTMLExporter:
 
 
 class _Exporter(HTMLExporter):
-    """Puts the pictures of Markdown cells inside.
+    """Puts the pictures of Markdown cells inside, and lets links to other notebooks lead to their decks.
 
     nbconvert's own way (embed_images) closes HTML elements at the end of each paragraph, which breaks <details>,
     and leaves out a picture that isn't there without a word.
@@ -121,9 +125,8 @@ class _Exporter(HTMLExporter):
     @pass_context
     def markdown2html(self, context: Context, source: str) -> str:
         folder = Path(context["resources"]["metadata"]["path"])
-        return PICTURE.sub(
-            lambda found: f'{found[1]}"{_inside(found[2], folder)}"', super().markdown2html(context, source)
-        )
+        html = NOTEBOOK_LINK.sub(r"\1.html", super().markdown2html(context, source))
+        return PICTURE.sub(lambda found: f'{found[1]}"{_inside(found[2], folder)}"', html)
 
 
 def _inside(target: str, folder: Path) -> str:

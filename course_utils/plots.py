@@ -25,6 +25,7 @@ COLORS: Mapping[str, str] = MappingProxyType(
         "muted": "#767676",
     }
 )
+SAME_COLOR = ("-", "-.", ":", (0, (1, 4)))  # line styles of the first, second … series of one color
 DPI = 120
 Numbers = Sequence[float] | np.ndarray
 
@@ -36,6 +37,8 @@ def style() -> None:
             "figure.figsize": (9.5, 3.6),
             "figure.dpi": DPI,
             "figure.constrained_layout.use": True,
+            "figure.constrained_layout.w_pad": 0.12,  # inches
+            "figure.constrained_layout.h_pad": 0.08,
             "font.family": "DejaVu Sans",
             "font.size": 13,
             "axes.titlesize": 15,
@@ -92,18 +95,19 @@ def lines(
 
     series: label -> y values (at most as many as x); dashed: the labels drawn dashed (bounds, baselines).
     labels_at: label -> index of the point at whose right the label stands, where the ends are too close together.
-    colors: names in COLORS, in the order of the series.
+    colors: names in COLORS, in the order of the series; lines of one color (of one kind) differ in their dots.
     Raises ValueError when a series is longer than x or there are more series than colors.
     """
     if len(series) > len(colors):
         raise ValueError(f"series: expected at most {len(colors)} (one per color), got {len(series)}")
     fig, ax = plt.subplots(figsize=figsize)
     ends = []
-    for (label, y), color in zip(series.items(), colors):
+    for i, ((label, y), color) in enumerate(zip(series.items(), colors)):
         if len(y) > len(x):
             raise ValueError(f"series {label!r}: expected at most {len(x)} values, got {len(y)}")
         xs = np.asarray(x)[: len(y)]
-        ax.plot(xs, y, color=COLORS[color], linestyle="--" if label in dashed else "-", marker=marker)
+        dashes = "--" if label in dashed else SAME_COLOR[colors[:i].count(color)]
+        ax.plot(xs, y, color=COLORS[color], linestyle=dashes, marker=marker)
         if label in (labels_at or {}):
             at = labels_at[label]
             ax.annotate(label, (xs[at], y[at]), (8, 4), textcoords="offset points", color=COLORS[color])

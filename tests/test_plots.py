@@ -69,6 +69,13 @@ def test_bars_draw_the_values():
     assert fig.axes[0].patches[0].get_facecolor() != fig.axes[0].patches[1].get_facecolor()
 
 
+def test_lines_of_one_color_differ_in_style():
+    x = np.arange(3)
+    fig = plots.lines(x, {"a": x, "b": x, "c": x}, title="", xlabel="", ylabel="", colors=("state",) * 3, dashed=("c",))
+    assert len({line.get_color() for line in fig.axes[0].lines}) == 1
+    assert len({str(line.get_linestyle()) for line in fig.axes[0].lines}) == 3
+
+
 def test_a_label_can_stand_inside_the_picture():
     x = np.arange(10)
     fig = plots.lines(x, {"a": x, "b": x + 1}, title="t", xlabel="x", ylabel="y", labels_at={"a": 5})

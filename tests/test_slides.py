@@ -76,11 +76,11 @@ SOUND = [
     text("# A lecture\n\nwith a subtitle"),
     text("Say hello to $h_t$.", "notes"),
     text("## A section\n\nand why it is here"),
-    text("### Mathematics\n\n$$h_t = \\tanh(W_h h_{t-1})$$\n\nso $h_t$ stays in $(-1, 1)$."),
+    text("### Mathematics\n\n$$h_t = \\tanh(W_h h_{t-1})$$\n\nso $h_t$ stays in $(-1, 1)$. "
+         "See [the next lecture](02_next.ipynb#a) and [a page](https://example.org/x.ipynb)."),
     text("> **Predict.** Does it grow?", "fragment"),
     text("> **Notice.** It doesn't.", "fragment"),
     text("<details><summary>Speaker notes</summary>\n\nThree minutes.\n\n</details>", "notes"),
-    text("### A link\n\nSee [the next lecture](02_next.ipynb#a) and [a page](https://example.org/x.ipynb)."),
     text("### Two columns"),
     code("x = 1\nprint(x)", {"text/plain": "1"}, tags=("left",)),
     code("secret_plot()", png(4.7, 3), tags=("right", "hide-input"), alt="a rising line"),
@@ -144,6 +144,25 @@ def test_the_sound_deck_has_no_finding(browser: Browser, sound: Path) -> None:
     assert (report.slides, report.steps) == (6, 8)
 
 
+def test_arrow_keys_leave_a_pressed_button(browser: Browser, sound: Path) -> None:
+    with inspection.opened(browser, sound) as (page, _):
+        number = page.locator(".slides > section:has(.explorer)").evaluate("s => Reveal.getIndices(s).h")
+        page.evaluate("n => Reveal.slide(n)", number)
+        button = page.locator(".present .explorer button").first
+        button.focus()
+        page.keyboard.press("Space")
+        assert page.evaluate("Reveal.getIndices().h") == number, "Space presses the button"
+        page.keyboard.press("ArrowLeft")
+        assert page.evaluate("Reveal.getIndices().h") == number - 1
+
+
+def test_a_notebook_that_was_not_executed_gives_no_deck(make: Callable[..., Path]) -> None:
+    cleared = code("print(1)")
+    cleared.execution_count = None
+    with pytest.raises(ValueError, match="not been executed"):
+        make([text("# A lecture"), cleared])
+
+
 def test_folded_notes_are_unfolded_and_links_lead_to_decks(browser: Browser, sound: Path) -> None:
     with inspection.opened(browser, sound) as (page, _):
         notes = page.locator("aside.notes").all_text_contents()
@@ -180,9 +199,6 @@ def test_keys_in_a_slider_belong_to_it_until_escape(browser: Browser, sound: Pat
         page.evaluate("Reveal.slide(5)")
         view = page.locator("section.present .jupyter-widgets").first
         moves_by_keyboard(page, view)
-        view.locator("button").first.focus()
-        page.keyboard.press("ArrowLeft")
-        assert page.evaluate("Reveal.getIndices().h") == 5
         page.keyboard.press("Escape")
         page.keyboard.press("ArrowLeft")
         assert page.evaluate("Reveal.getIndices().h") == 4

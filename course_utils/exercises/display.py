@@ -12,9 +12,10 @@ import re
 import tokenize
 from dataclasses import dataclass
 
-_BOX = ("border-left:4px solid {color};padding:6px 12px;margin:4px 0;font-size:15px;line-height:1.5;"
+_BOX = ("border-left:4px solid {color};padding:6px 12px;margin:4px 0;"
+        "font-size:var(--exercise-size,15px);line-height:1.5;"  # slides set larger sizes
         "color:var(--jp-content-font-color1,inherit)")
-_CODE = "font-family:var(--jp-code-font-family,monospace);font-size:14px"
+_CODE = "font-family:var(--jp-code-font-family,monospace);font-size:var(--exercise-code-size,14px)"
 _PRE = f"{_CODE};margin:6px 0;padding:0;background:none;color:inherit;white-space:pre-wrap;overflow-x:auto"
 _STATUS = {"passed": ("✓", "#009E73"), "failed": ("✗", "#C8102E"), "not attempted": ("○", "#808080")}
 _TOKEN_COLOR = {

@@ -66,7 +66,7 @@ function compute(model, all = decode(model)) {
 function finding({ norms }, power) {
   const lag = norms.length - 1;
   const exponent = Math.log10(norms[lag]);
-  if (Math.abs(exponent) < 1) return ["Gradient keeps its order of magnitude over ", `${lag} steps`];
+  if (Math.abs(exponent) < 1) return ["Gradient ends within a factor of 10 of where it began, ", `${lag} steps back`];
   return [`Gradient ${exponent < 0 ? "falls" : "grows"} by `, power(Math.abs(exponent).toFixed(1)), ` over ${lag} steps`];
 }
 
@@ -200,10 +200,12 @@ function drawPicture(result, width) {
 /** Why the gradient does what it does: one sentence chosen by the numbers. */
 function reason({ norms, sigma, radius, linear }) {
   const exponent = Math.log10(norms[norms.length - 1]);
+  const peak = Math.log10(Math.max(...norms));
   if (sigma < 1) return "\u03c3 < 1: the gradient has to vanish.";
   if (exponent > 1) return "\u03c3 > 1 is necessary to explode, and here the gradient does.";
-  if (exponent > -1) return "\u03c3 > 1 allows growth, but growing and shrinking nearly balance.";
-  if (linear) return "\u03c3 > 1 allows growth at first, but all eigenvalues are smaller than 1: it vanishes in the end.";
+  if (linear && radius < 1) return "\u03c3 > 1 allows growth at first, but all eigenvalues are smaller than 1: it vanishes in the end.";
+  if (peak > 1 && peak > exponent + 1) return "\u03c3 > 1: it grows first and shrinks later; the factors differ from step to step.";
+  if (exponent > -1) return "\u03c3 > 1 allows growth; over these steps growing and shrinking nearly cancel.";
   if (radius > 1) return "\u03c3 > 1 allows growth, but the slopes 1 \u2212 h\u00b2 of tanh shrink the gradient faster.";
   return "\u03c3 > 1 allows growth, but does not cause it: necessary to explode, not sufficient.";
 }

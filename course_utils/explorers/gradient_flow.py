@@ -164,7 +164,7 @@ def _finding(norms: Array, power: str) -> str:
     """The finding in words; `power` is how 10 to a power is written."""
     exponent = np.log10(norms[-1])
     if abs(exponent) < 1:
-        return f"Gradient keeps its order of magnitude over {len(norms) - 1} steps"
+        return f"Gradient ends within a factor of 10 of where it began, {len(norms) - 1} steps back"
     verb = "falls" if exponent < 0 else "grows"
     return f"Gradient {verb} by {power.format(f'{abs(exponent):.1f}')} over {len(norms) - 1} steps"
 

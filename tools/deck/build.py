@@ -26,7 +26,8 @@ def build(notebook: Path, folder: Path) -> Path:
     """Write the deck of a notebook to `folder`/<name>.html and return its path.
 
     The outputs are those saved in the notebook; nothing is executed.
-    Raises packages.PackagesMissing, or ValueError for a notebook without slides or with a picture that isn't there.
+    Raises packages.PackagesMissing, or ValueError for a notebook that has no slides, has not been executed, or shows a
+    picture that isn't there.
     """
     packages.install()
     content = nbformat.read(notebook, as_version=4)
@@ -34,6 +35,8 @@ def build(notebook: Path, folder: Path) -> Path:
     content.cells = arrange(content.cells)
     if not content.cells:
         raise ValueError(f"{notebook}: no cell is on a slide")
+    if any(cell.cell_type == "code" and cell.execution_count is None for cell in content.cells):
+        raise ValueError(f"{notebook} has not been executed: a deck shows saved outputs (`make run` makes them)")
     deck = SimpleNamespace(
         title=name,
         course=COURSE,

@@ -78,9 +78,10 @@
     footer(slide, index + 1, section);
   });
 
-  // Keys in a slider, a button or a scrolling block belong to it. Escape gives them back to the deck;
-  // Page Up and Page Down (what a presenter's remote sends) change the slide from anywhere.
-  const holder = () => document.activeElement?.closest(".jupyter-widgets, details, input, select, textarea");
+  // Keys in a slider or a scrolling block belong to it, and Space and Enter to a button or a checkbox.
+  // Escape gives them back to the deck; Page Up and Page Down (a presenter's remote) change the slide from anywhere.
+  const holder = () => document.activeElement?.closest("details, button, input, select, textarea");
+  const takes = (event) => holder() && (!holder().matches("button, input[type=checkbox]") || [" ", "Enter"].includes(event.key));
   document.addEventListener("keydown", (event) => {
     if (!holder() || !["Escape", "PageUp", "PageDown"].includes(event.key)) return;
     document.activeElement.blur();
@@ -114,7 +115,7 @@
         await Reveal.initialize({
           width: WIDTH, height: HEIGHT, margin: 0, maxScale: 4, center: false, transition: "none",
           hash: true, hashOneBasedIndex: true, controls: true, controlsTutorial: false, progress: true,
-          keyboardCondition: () => !holder(), plugins: [RevealNotes],
+          keyboardCondition: (event) => !takes(event), plugins: [RevealNotes],
           pdfMaxPagesPerSlide: 1, pdfSeparateFragments: false, scrollActivationWidth: null,
         });
         document.documentElement.dataset.deck = "ready";

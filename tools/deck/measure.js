@@ -4,7 +4,7 @@
   const page = document.querySelector(".reveal .slides").getBoundingClientRect();
   const footer = slide.querySelector(".deck-footer");
   const bottom = footer && getComputedStyle(footer).visibility !== "hidden"
-    ? (footer.getBoundingClientRect().top - page.top) / scale : page.height / scale;
+    ? (footer.getBoundingClientRect().top - page.top) / scale - 6 : page.height / scale;
   const limit = { left: 0, top: 0, right: page.width / scale, bottom };
   const findings = new Map();
   // One finding a place: where many pieces share it (the words of a code line), the worst speaks for all.
@@ -50,6 +50,7 @@
 
   const cutters = [];
   function position(element, texts) {
+    if (element.matches("svg svg")) return; // the frame of a plot, which cuts lines off on purpose; its texts are measured
     for (const raw of rectangles(element, texts)) {
       if (raw.width < 1 || raw.height < 1) continue;
       const r = box(raw), { hidden, by } = cut(element, r);

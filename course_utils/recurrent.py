@@ -127,7 +127,8 @@ class RecurrentLM(nn.Module):
         Raises ValueError when tokens is not an integer (B, T) tensor or an id is outside the vocabulary.
         """
         expect(tokens, "B T", "tokens", dtype="int")
-        in_range(int(tokens.max()), "tokens", low=0, high=self.vocab_size - 1, integer=True)
+        for token in (int(tokens.min()), int(tokens.max())):
+            in_range(token, "tokens", low=0, high=self.vocab_size - 1, integer=True)
         hs, state = self.rnn(self.embed(tokens), state)  # (B, T, d_h), (1, B, d_h)
         return self.out(hs), state  # (B, T, V), (1, B, d_h)
 

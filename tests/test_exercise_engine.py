@@ -407,7 +407,7 @@ def test_results_hints_and_solutions_have_html_and_text_without_fixed_text_color
     for s in shown:
         page = s._repr_html_()
         assert page.startswith("<div") and page.count("<div") == page.count("</div>")
-        assert "font-size:15px" in page and "var(--jp-content-font-color1" in page
+        assert "font-size:var(--exercise-size,15px)" in page and "var(--jp-content-font-color1" in page
         assert "background:#" not in page
         assert repr(s) and "<div" not in repr(s)
     assert "✓ 9.1 scale: passed" in repr(shown[0])

@@ -13,6 +13,8 @@ from course_utils.corpora import BOS, EOS, PAD
 from course_utils.shapes import expect, in_range
 
 Array = NDArray[np.floating]
+State = Tensor | tuple[Tensor, Tensor]  # of an RNN or GRU; of an LSTM: (h, c)
+CELLS = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}
 
 
 def rnn_forward(x: Array, Wx: Array, Wh: Array, b: Array, h0: Array) -> Array:
@@ -102,26 +104,27 @@ def gradient_by_lag(x: Array, hs: Array, h0: Array, Wx: Array, Wh: Array, dh_T: 
 
 
 class RecurrentLM(nn.Module):
-    """A language model p(x_{t+1} | x_1 … x_t) = softmax(W_y h_t + b_y) over token ids, with a tanh RNN.
+    """A language model p(x_{t+1} | x_1 … x_t) = softmax(W_y h_t + b_y) over token ids, with a recurrent layer.
 
-    vocab_size: number of token ids; d_embed: width of a token's vector; d_h: width of the state.
-    Raises ValueError when a size is not a positive integer.
+    vocab_size: number of token ids; d_embed: width of a token's vector; d_h: width of the state;
+    cell: "rnn" (tanh), "lstm" or "gru".
+    Raises ValueError when a size is not a positive integer or there is no such cell.
     Source: Mikolov et al. (2010), Recurrent neural network based language model.
     """
 
-    def __init__(self, vocab_size: int, d_embed: int, d_h: int):
+    def __init__(self, vocab_size: int, d_embed: int, d_h: int, cell: str = "rnn"):
         super().__init__()
         for name, value in (("vocab_size", vocab_size), ("d_embed", d_embed), ("d_h", d_h)):
             in_range(value, name, low=1, integer=True)
         self.vocab_size = vocab_size
         self.embed = nn.Embedding(vocab_size, d_embed, padding_idx=PAD)
-        self.rnn = nn.RNN(d_embed, d_h, batch_first=True)
+        self.rnn = _cell(cell)(d_embed, d_h, batch_first=True)
         self.out = nn.Linear(d_h, vocab_size)
 
-    def forward(self, tokens: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(self, tokens: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """Score every next token.
 
-        tokens: (B, T) ids; state: (1, B, d_h) or None for zeros.
+        tokens: (B, T) ids; state: (1, B, d_h), of an LSTM a pair of them, or None for zeros.
         Returns logits (B, T, V), where logits[:, t] scores the token after tokens[:, t], and the last state
         (1, B, d_h).
         Raises ValueError when tokens is not an integer (B, T) tensor or an id is outside the vocabulary.
@@ -154,18 +157,19 @@ class RecurrentLM(nn.Module):
 
 
 class LastStateClassifier(nn.Module):
-    """Reads a sequence of symbols with a tanh RNN and classifies it from the state after the last one.
+    """Reads a sequence of symbols with a recurrent layer and classifies it from the state after the last one.
 
-    n_symbols: number of symbols, and of classes; d_h: width of the embedding and of the state.
-    Raises ValueError when a size is not a positive integer.
+    n_symbols: number of symbols, and of classes; d_h: width of the embedding and of the state;
+    cell: "rnn" (tanh), "lstm" or "gru".
+    Raises ValueError when a size is not a positive integer or there is no such cell.
     """
 
-    def __init__(self, n_symbols: int, d_h: int):
+    def __init__(self, n_symbols: int, d_h: int, cell: str = "rnn"):
         super().__init__()
         for name, value in (("n_symbols", n_symbols), ("d_h", d_h)):
             in_range(value, name, low=1, integer=True)
         self.embed = nn.Embedding(n_symbols, d_h)
-        self.rnn = nn.RNN(d_h, d_h, batch_first=True)
+        self.rnn = _cell(cell)(d_h, d_h, batch_first=True)
         self.out = nn.Linear(d_h, n_symbols)
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -198,6 +202,12 @@ def memory_curve(hs: Array, inputs: Array, max_lag: int) -> Array:
         residual = target[half:] - states[half:] @ weights
         curve.append(1 - residual.var() / target[half:].var())
     return np.array(curve)
+
+
+def _cell(name: str) -> type[nn.RNNBase]:
+    if name not in CELLS:
+        raise ValueError(f"cell: expected one of {', '.join(CELLS)}, got {name!r}")
+    return CELLS[name]
 
 
 def _expect_sequence(x: Array, **arrays: Array) -> dict[str, int]:

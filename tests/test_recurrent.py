@@ -168,12 +168,13 @@ def test_memory_curve_refuses_a_short_sequence():
         recurrent.memory_curve(np.zeros((20, 4)), np.zeros(20), max_lag=10)
 
 
-def test_language_model_is_causal_and_uses_its_state():
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
+def test_language_model_is_causal_and_uses_its_state(cell):
     torch.manual_seed(0)
-    model = recurrent.RecurrentLM(12, 5, 7)
+    model = recurrent.RecurrentLM(12, 5, 7, cell)
     tokens = torch.randint(4, 12, (3, 8))
-    logits, state = model(tokens)
-    assert logits.shape == (3, 8, 12) and state.shape == (1, 3, 7)
+    logits, _ = model(tokens)
+    assert logits.shape == (3, 8, 12)
     changed = tokens.clone()
     changed[:, 5] = 4 + (tokens[:, 5] - 3) % 8  # another symbol at step 5
     assert torch.equal(model(changed)[0][:, :5], logits[:, :5])
@@ -224,10 +225,17 @@ def test_sampling_frequencies_match_the_distribution():
     torch.testing.assert_close(first[[2, 4, 5, 6]], expected, atol=0.03, rtol=0)
 
 
-def test_classifier_reads_the_last_state():
+def test_models_refuse_an_unknown_cell():
+    with pytest.raises(ValueError, match="^cell: expected one of rnn, lstm, gru, got 'gur'"):
+        recurrent.RecurrentLM(12, 5, 7, "gur")
+
+
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
+def test_classifier_reads_the_last_state(cell):
     torch.manual_seed(0)
-    model = recurrent.LastStateClassifier(8, 6)
+    model = recurrent.LastStateClassifier(8, 6, cell)
     tokens = torch.randint(8, (5, 4))
     assert model(tokens).shape == (5, 8)
     _, last = model.rnn(model.embed(tokens))
+    last = last[0] if cell == "lstm" else last
     torch.testing.assert_close(model(tokens), model.out(last[0]))

@@ -23,6 +23,7 @@ from course_utils.shapes import expect, in_range
 
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
 PAD, BOS, EOS, UNK = range(4)
+BRACKETS = ("(", ")", "a")
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 CHECKSUMS = "checksums.sha256"
@@ -276,6 +277,28 @@ def recall_task(
         raise ValueError(f"generator: expected a torch.Generator, got {came}")
     tokens = torch.randint(n_symbols, (batch, lag + 1), generator=generator, device=generator.device)
     return tokens, tokens[:, 0].clone()
+
+
+def bracket_task(batch: int, length: int, *, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return random strings of brackets and a filler, and how many brackets are open after each symbol.
+
+    Tokens (batch, length), int64, are indices into BRACKETS: 0 opens, 1 closes, 2 is the filler. No bracket closes that
+    wasn't open; each symbol that may come next is as likely as the others. The depth is (batch, length), int64, too.
+    Raises ValueError unless batch >= 1, length >= 1 and `generator` is a torch.Generator.
+    """
+    in_range(batch, "batch", low=1, integer=True)
+    in_range(length, "length", low=1, integer=True)
+    if not isinstance(generator, torch.Generator):
+        raise ValueError(f"generator: expected a torch.Generator, got {type(generator).__name__}")
+    draws = torch.randint(6, (batch, length), generator=generator, device=generator.device)
+    tokens, depth = torch.empty_like(draws), torch.empty_like(draws)
+    opened = torch.zeros_like(draws[:, 0])
+    for t in range(length):
+        outside = draws[:, t] % 2 * 2  # an opening bracket or the filler: there is nothing to close
+        tokens[:, t] = torch.where(opened > 0, draws[:, t] % 3, outside)
+        opened = opened + (tokens[:, t] == 0).long() - (tokens[:, t] == 1).long()
+        depth[:, t] = opened
+    return tokens, depth
 
 
 def _expected_checksum(name: str, path: Path) -> str:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from course_utils import corpora
 from course_utils.corpora import (
     BOS,
+    BRACKETS,
     DATA,
     EOS,
     PAD,
@@ -26,6 +27,7 @@ from course_utils.corpora import (
     Vocabulary,
     as_id_sequences,
     as_ids,
+    bracket_task,
     bucket_indices,
     length_batches,
     load_pronunciations,
@@ -459,6 +461,48 @@ def test_the_recall_task_refuses_bad_arguments_before_it_draws(name, bad):
     state = generator.get_state()
     with pytest.raises(ValueError, match=f"^{name}: expected"):
         recall_task(**{"lag": 3, "batch": 2, "n_symbols": 8, "generator": generator, **bad})
+    assert torch.equal(generator.get_state(), state)
+
+
+# The bracket task
+
+
+@SETTINGS
+@given(batch=st.integers(1, 8), length=st.integers(1, 40), seed=st.integers(0, 99))
+def test_the_depth_is_the_number_of_open_brackets(batch, length, seed):
+    tokens, depth = bracket_task(batch, length, generator=torch.Generator().manual_seed(seed))
+    assert tokens.shape == depth.shape == (batch, length)
+    assert tokens.dtype == depth.dtype == torch.int64
+    assert set(tokens.flatten().tolist()) <= set(range(len(BRACKETS)))
+    for row, depths in zip(tokens.tolist(), depth.tolist()):
+        text = "".join(BRACKETS[token] for token in row)
+        assert depths == [text[:t].count("(") - text[:t].count(")") for t in range(1, length + 1)]
+        assert min(depths) >= 0
+    again, _ = bracket_task(batch, length, generator=torch.Generator().manual_seed(seed))
+    assert torch.equal(again, tokens)
+
+
+def test_symbols_that_may_come_next_are_equally_likely():
+    tokens, depth = bracket_task(4000, 40, generator=torch.Generator().manual_seed(0))
+    outside = tokens[:, 1:][depth[:, :-1] == 0]
+    inside = tokens[:, 1:][depth[:, :-1] > 0]
+    assert torch.allclose(torch.bincount(outside, minlength=3) / len(outside), torch.tensor([0.5, 0, 0.5]), atol=0.01)
+    assert torch.allclose(torch.bincount(inside, minlength=3) / len(inside), torch.tensor(1 / 3), atol=0.01)
+    first = torch.bincount(tokens[:, 0], minlength=3) / 4000
+    assert torch.allclose(first, torch.tensor([0.5, 0, 0.5]), atol=0.03)
+    assert depth.max() >= 8
+
+
+@pytest.mark.parametrize(
+    ("name", "bad"),
+    [("batch", {"batch": 0}), ("batch", {"batch": 1.0}), ("length", {"length": 0}), ("length", {"length": True}),
+     ("generator", {"generator": 1})],
+)  # fmt: skip
+def test_the_bracket_task_refuses_bad_arguments_before_it_draws(name, bad):
+    generator = torch.Generator().manual_seed(0)
+    state = generator.get_state()
+    with pytest.raises(ValueError, match=f"^{name}: expected"):
+        bracket_task(**{"batch": 2, "length": 5, "generator": generator, **bad})
     assert torch.equal(generator.get_state(), state)
 
 

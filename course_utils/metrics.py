@@ -2,12 +2,25 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
+from typing import NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from rapidfuzz.distance import Levenshtein
+from sacrebleu.metrics import BLEU
 
 from course_utils import corpora, shapes
+
+Tokens = Sequence[str]  # a list or tuple of tokens
+
+
+class Bleu(NamedTuple):
+    """score: corpus BLEU from 0 to 100; signature: how sacrebleu computed it, to be reported with the score."""
+
+    score: float
+    signature: str
 
 
 def perplexity(nlls: Sequence[np.ndarray]) -> float:
@@ -47,6 +60,88 @@ def token_nlls(model: torch.nn.Module, batches: Iterable[torch.Tensor]) -> list[
             return [_batch_nlls(model, tokens) for tokens in batches]
     finally:
         model.train(was_training)
+
+
+def exact_match(predictions: Sequence[Tokens], references: Sequence[Tokens | Sequence[Tokens]]) -> float:
+    """The share of predictions, from 0 to 1, that equal a reference token for token.
+
+    predictions: a list or tuple of tokens for each item, without special tokens.
+    references: for each item what is right: a list or tuple of tokens, or a list of several such (as with words that
+        have several pronunciations), of which one has to be met.
+    For pronunciations, 1 minus the exact match is what the literature calls the word error rate.
+    Raises ValueError for unequal numbers of items, none at all, an empty reference, or what is not a list of tokens.
+    """
+    listed = _check_pairs(predictions, references)
+    right = [list(prediction) in several for prediction, several in zip(predictions, listed, strict=True)]
+    return sum(right) / len(right)
+
+
+def error_rate(predictions: Sequence[Tokens], references: Sequence[Tokens | Sequence[Tokens]]) -> float:
+    """Edit-distance error rate: insertions, deletions and substitutions per token of the references; may exceed 1.
+
+    Arguments and errors as in `exact_match`.  Where several references are listed, the nearest one counts, with its
+    errors and its length; of those equally near, the first.  The sums are over all items, so that a long one counts for
+    more than a short one.  Over phonemes this is the phoneme error rate (PER), over words of sentences the word error
+    rate (WER) of speech recognition.
+    Source: Levenshtein (1966), Binary codes capable of correcting deletions, insertions, and reversals.
+    """
+    listed = _check_pairs(predictions, references)
+    errors = tokens = 0
+    for prediction, several in zip(predictions, listed, strict=True):
+        distances = [Levenshtein.distance(prediction, reference) for reference in several]
+        nearest = int(np.argmin(distances))  # the first of the smallest
+        errors += distances[nearest]
+        tokens += len(several[nearest])
+    return errors / tokens
+
+
+def corpus_bleu(predictions: Sequence[Tokens], references: Sequence[Tokens | Sequence[Tokens]]) -> Bleu:
+    """BLEU of all predictions together: how many of their 1- to 4-grams are in the references, by sacrebleu.
+
+    Arguments and errors as in `exact_match`; tokens without spaces.  The tokens are compared as they are ("tok:none" in
+    the signature): a score is comparable with published ones only if the signature is the same.
+    If no prediction has four tokens, there are no 4-grams and the score is 0.
+    Source: Papineni et al. (2002), BLEU: a method for automatic evaluation of machine translation; Post (2018), A call
+    for clarity in reporting BLEU scores.
+    """
+    listed = _check_pairs(predictions, references)
+    for tokens in (*predictions, *(reference for several in listed for reference in several)):
+        for token in tokens:
+            if token.split() != [token]:
+                raise ValueError(f"tokens: expected tokens without spaces, got {token!r}")
+    streams = zip_longest(*([" ".join(reference) for reference in several] for several in listed))  # first, second …
+    bleu = BLEU(tokenize="none", force=True)  # force: sentences that end in " ." are meant to be tokenized
+    score = bleu.corpus_score([" ".join(tokens) for tokens in predictions], [list(stream) for stream in streams])
+    return Bleu(score.score, str(bleu.get_signature()))
+
+
+def _check_pairs(predictions: Sequence[Tokens], references: Sequence) -> list[list[list[str]]]:
+    """Check the arguments of a comparison; return the references of each item as a list, also where there is one."""
+    for name, items in (("predictions", predictions), ("references", references)):
+        if not isinstance(items, list | tuple):
+            raise ValueError(f"{name}: expected a list, got {type(items).__name__}")
+    if not predictions or len(predictions) != len(references):
+        counts = f"{len(predictions)} predictions and {len(references)} references"
+        raise ValueError(f"predictions, references: expected equally many, at least one, got {counts}")
+    for i, prediction in enumerate(predictions):
+        _check_tokens(prediction, f"predictions[{i}]")
+    return [_several(reference, f"references[{i}]") for i, reference in enumerate(references)]
+
+
+def _several(reference: Tokens | Sequence[Tokens], name: str) -> list[list[str]]:
+    if not isinstance(reference, list | tuple):
+        raise ValueError(f"{name}: expected a list of tokens, or of several such lists, got {reference!r}")
+    several = reference if reference and not isinstance(reference[0], str) else [reference]
+    for tokens in several:
+        _check_tokens(tokens, name)
+        if not tokens:
+            raise ValueError(f"{name}: expected at least one token, got none")
+    return [list(tokens) for tokens in several]
+
+
+def _check_tokens(tokens: Tokens, name: str) -> None:
+    if not isinstance(tokens, list | tuple) or not all(isinstance(token, str) for token in tokens):
+        raise ValueError(f"{name}: expected a list of tokens, each a string, got {tokens!r}")
 
 
 def _batch_nlls(model: torch.nn.Module, tokens: torch.Tensor) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Perplexity and the token losses that it is made of."""
+"""Perplexity and the token losses that it is made of; exact match, BLEU and edit-distance error rates."""
 
 import math
 
@@ -8,9 +8,10 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
+from sacrebleu.metrics import BLEU
 
 from course_utils.corpora import BOS, EOS, PAD
-from course_utils.metrics import perplexity, token_nlls
+from course_utils.metrics import corpus_bleu, error_rate, exact_match, perplexity, token_nlls
 from course_utils.recurrent import RecurrentLM
 
 losses = st.lists(st.floats(0, 20), min_size=1, max_size=8)
@@ -105,3 +106,117 @@ def test_token_nlls_restores_the_mode_after_an_error(model):
 def test_token_nlls_refuses_wrong_batches(model, tokens):
     with pytest.raises(ValueError, match="tokens"):
         token_nlls(model, [tokens])
+
+
+CAT, TOMATO = ("K", "AE", "T"), [("T", "AH", "M", "EY", "T", "OW"), ("T", "AH", "M", "AA", "T", "OW")]
+words = st.lists(st.sampled_from(["K", "AE", "T", "NG", "a"]), max_size=6)
+references = words.filter(len)
+pairs = st.lists(st.tuples(words, st.lists(references, min_size=1, max_size=3)), min_size=1, max_size=5)
+
+
+def levenshtein(a: list[str], b: list[str]) -> int:
+    """By its definition: all ways to treat the first tokens."""
+    if not a or not b:
+        return len(a) + len(b)
+    rest = levenshtein(a[1:], b[1:])
+    return rest if a[0] == b[0] else 1 + min(rest, levenshtein(a[1:], b), levenshtein(a, b[1:]))
+
+
+def test_exact_match_needs_one_of_the_references_in_full():
+    said = [["K", "AE", "T"], ["T", "AH", "M", "AA", "T", "OW"], ["T", "AH"], ["KAET"]]
+    assert exact_match(said, [CAT, TOMATO, TOMATO, CAT]) == 0.5
+    assert exact_match([tuple(tokens) for tokens in said[:2]], [list(CAT), tuple(TOMATO)]) == 1
+    assert exact_match([[]], [CAT]) == 0
+
+
+@given(pairs)
+def test_error_rate_equals_levenshtein_by_its_definition(pairs):
+    predictions, listed = map(list, zip(*pairs, strict=True))
+    errors = tokens = 0
+    for prediction, several in pairs:
+        distance, _, length = min((levenshtein(prediction, r), i, len(r)) for i, r in enumerate(several))
+        errors, tokens = errors + distance, tokens + length
+    assert error_rate(predictions, listed) == pytest.approx(errors / tokens)
+    assert (error_rate(predictions, listed) == 0) == (exact_match(predictions, listed) == 1)
+
+
+def test_error_rate_counts_tokens_not_items_and_takes_the_nearest_reference():
+    assert error_rate([["K", "AE"]], [CAT]) == pytest.approx(1 / 3)
+    assert error_rate([["K", "AE"], ["T", "AH", "M", "AA", "T", "AH"]], [CAT, TOMATO]) == pytest.approx(2 / 9)
+    assert error_rate([["NG", "AE", "T", "S"]], [CAT]) == pytest.approx(2 / 3)
+    assert error_rate([["a", "b", "c"]], [["a"]]) == 2  # above 1: more errors than tokens
+    assert error_rate([[]], [CAT]) == 1
+    # equally near: the first one listed, with its length
+    assert error_rate([["a", "b"]], [[["a"], ["a", "b", "c"]]]) == 1
+    assert error_rate([["a", "b"]], [[["a", "b", "c"], ["a"]]]) == pytest.approx(1 / 3)
+
+
+@given(pairs)
+def test_bleu_equals_sacrebleus_own(pairs):
+    predictions, listed = map(list, zip(*pairs, strict=True))
+    streams = [[" ".join(r[i]) if i < len(r) else None for r in listed] for i in range(max(map(len, listed)))]
+    bleu = BLEU(tokenize="none")
+    expected = bleu.corpus_score([" ".join(tokens) for tokens in predictions], streams)
+    found = corpus_bleu(predictions, listed)
+    assert found == (expected.score, str(bleu.get_signature()))
+    assert "tok:none" in found.signature and "case:mixed" in found.signature
+
+
+def test_bleu_by_hand():
+    reference = "the cat sat on the mat".split()
+    assert corpus_bleu([reference], [reference]).score == pytest.approx(100)
+    # 5 of 6 words, 3 of 5 pairs, 2 of 4 triples, 1 of 3 quadruples
+    other = "the cat sat on a mat".split()
+    assert corpus_bleu([other], [reference]).score == pytest.approx(100 * (5 / 6 * 3 / 5 * 2 / 4 * 1 / 3) ** (1 / 4))
+    # all n-grams right, but 4 words instead of 6: brevity penalty e^(1 - 6/4)
+    assert corpus_bleu([reference[:4]], [reference]).score == pytest.approx(100 * math.exp(1 - 6 / 4))
+    # counts are clipped, and added up over the corpus: 2 + 6 of 4 + 6 words, 0 + 5 of 3 + 5 pairs, and so on
+    both = corpus_bleu([["the"] * 4, reference], [reference[:4] + ["the"], reference])
+    assert both.score == pytest.approx(100 * math.exp(1 - 11 / 10) * (8 / 10 * 5 / 8 * 4 / 6 * 3 / 4) ** (1 / 4))
+
+
+def test_bleu_depends_on_case_takes_the_best_of_several_references_and_is_0_without_four_words():
+    four = ["a", "b", "c", "."]
+    assert corpus_bleu([four], [[["x"], four]]).score == pytest.approx(100)
+    assert corpus_bleu([four], [[t.upper() for t in four]]).score < 50
+    assert corpus_bleu([four[:3]], [four[:3]]).score == 0
+
+
+def test_bleu_says_nothing_about_many_sentences_that_end_in_a_period(caplog, capsys):
+    corpus_bleu([["a", "."]] * 150, [["a", "."]] * 150)
+    assert not caplog.records and capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("metric", [exact_match, error_rate, corpus_bleu])
+@pytest.mark.parametrize(
+    ("predictions", "references", "message"),
+    [
+        ([], [], "predictions, references: expected equally many, at least one, got 0 predictions and 0 references"),
+        (
+            [["a"]],
+            [["a"], ["b"]],
+            "predictions, references: expected equally many, at least one, got 1 predictions and 2",
+        ),
+        ("cat", [["a"]], "predictions: expected a list, got str"),
+        ([["a"]], "c", "references: expected a list, got str"),
+        (["cat"], [["a"]], r"predictions\[0\]: expected a list of tokens, each a string, got 'cat'"),
+        ([[4, 5]], [["a"]], r"predictions\[0\]: expected a list of tokens, each a string, got \[4, 5\]"),
+        ([["a"]], ["cat"], r"references\[0\]: expected a list of tokens, or of several such lists, got 'cat'"),
+        ([["a"]], [[4, 5]], r"references\[0\]: expected a list of tokens, each a string, got 4"),
+        ([["a"]], [[["a"], "b"]], r"references\[0\]: expected a list of tokens, each a string, got 'b'"),
+        ([["a"]], [["a", ["b"]]], r"references\[0\]: expected a list of tokens, each a string"),
+        ([["a"], ["a"]], [["a"], []], r"references\[1\]: expected at least one token, got none"),
+        ([["a"]], [[["a"], []]], r"references\[0\]: expected at least one token, got none"),
+    ],
+)
+def test_comparisons_refuse(metric, predictions, references, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        metric(predictions, references)
+
+
+@pytest.mark.parametrize("token", ["a b", "a ", "", "\u00a0"])
+def test_bleu_refuses_tokens_that_would_fall_apart(token):
+    with pytest.raises(ValueError, match="^tokens: expected tokens without spaces, got "):
+        corpus_bleu([["a", token]], [["a", "b"]])
+    with pytest.raises(ValueError, match="^tokens: expected tokens without spaces, got "):
+        corpus_bleu([["a"]], [[["a"], [token]]])

@@ -11,6 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from IPython.display import display
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 # One meaning each, in every figure, diagram and slide (color-blind safe; never the only carrier of meaning).
@@ -184,6 +185,34 @@ def surface(
     ax.grid(False)
     if paths:
         ax.legend(loc=legend)
+    return fig
+
+
+def heatmap(
+    values: np.ndarray,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    *,
+    title: str,
+    color: str = "state",
+    limits: tuple[float, float] = (0.0, 1.0),
+    figsize: tuple[float, float] | None = None,
+) -> Figure:
+    """A matrix as colored cells, from white at the lower limit to the full color at the upper one.
+
+    values: (R, C); rows, columns: labels.  Raises ValueError when their numbers don't fit.
+    """
+    if np.shape(values) != (len(rows), len(columns)):
+        raise ValueError(f"values: expected shape ({len(rows)}, {len(columns)}), got {np.shape(values)}")
+    fig, ax = plt.subplots(figsize=figsize)
+    scale = LinearSegmentedColormap.from_list(color, ["#ffffff", COLORS[color]])
+    mesh = ax.imshow(values, cmap=scale, vmin=limits[0], vmax=limits[1], aspect="auto")
+    fig.colorbar(mesh)
+    ax.set_xticks(range(len(columns)), columns)
+    ax.set_yticks(range(len(rows)), rows)
+    ax.tick_params(length=0)
+    ax.grid(False)
+    ax.set_title(title)
     return fig
 
 

@@ -17,6 +17,7 @@ import torch
 from course_utils import exercises
 from course_utils.exercises.display import without_checks
 from course_utils.exercises.engine import Exercise, Mistake
+from course_utils.gated import sigmoid
 from course_utils.recurrent import Array
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
@@ -164,6 +165,9 @@ def test_a_right_answer_leaves_its_arguments_alone(exercise):
 
 @every_exercise
 def test_changing_an_argument_is_told(exercise):
+    if all(isinstance(argument, int) for argument in exercise.probes[0].arguments()):
+        pytest.skip("numbers can't be changed in place")
+
     def answer(*args):
         result = exercise.reference(*args)
         first = args[0] if not isinstance(args[0], list) else args[0][0]
@@ -243,7 +247,8 @@ def test_hint_and_solution(exercise):
 
 @every_exercise
 def test_the_solution_can_be_copied_into_a_notebook_and_passes(exercise):
-    space = {"np": np, "math": math, "torch": torch, "Callable": Callable, "Sequence": Sequence, "Array": Array}
+    space = {"np": np, "math": math, "torch": torch, "Callable": Callable, "Sequence": Sequence, "Array": Array,
+             "sigmoid": sigmoid}
     exec(exercise.solution().code, space)
     result = exercise.check(space[exercise.name])
     assert result.status == "passed", result.message

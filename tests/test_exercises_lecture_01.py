@@ -1,36 +1,18 @@
 """Lecture 1's exercises: right answers that look unusual pass, wrong ones that are in no list get a sentence of use."""
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
 
+from answers import Answers, names
 from course_utils.exercises import lecture_01
 from course_utils.exercises.engine import Exercise
 
-RIGHT: list[tuple[Exercise, Callable]] = []
-WRONG: list[tuple[Exercise, Callable, str]] = []
-
-
-def right(exercise: Exercise) -> Callable:
-    def keep(answer: Callable) -> Callable:
-        RIGHT.append((exercise, answer))
-        return answer
-    return keep
-
-
-def wrong(exercise: Exercise, says: str) -> Callable:
-    """A wrong answer that is in no list; the message must contain `says`."""
-    def keep(answer: Callable) -> Callable:
-        WRONG.append((exercise, answer, says))
-        return answer
-    return keep
-
-
-def names(cases: list) -> list[str]:
-    return [f"{case[0].name}: {case[1].__name__}" for case in cases]
+ANSWERS = Answers()
+right, wrong = ANSWERS.right, ANSWERS.wrong
+RIGHT, WRONG = ANSWERS.right_ones, ANSWERS.wrong_ones
 
 
 # ---- rnn_forward ----------------------------------------------------------------------------------------------------

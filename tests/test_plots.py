@@ -89,5 +89,14 @@ def test_surface_draws_every_path():
     assert [text.get_text() for text in fig.axes[0].get_legend().get_texts()] == ["a", "b"]
 
 
+def test_heatmap_shows_the_matrix_and_refuses_another_shape():
+    values = np.arange(6).reshape(2, 3) / 5
+    fig = plots.heatmap(values, ["a", "b"], list("xyz"), title="t")
+    np.testing.assert_array_equal(fig.axes[0].images[0].get_array(), values)
+    assert [text.get_text() for text in fig.axes[0].get_xticklabels()] == ["x", "y", "z"]
+    with pytest.raises(ValueError, match=r"^values: expected shape \(2, 2\), got \(2, 3\)"):
+        plots.heatmap(values, ["a", "b"], ["x", "y"], title="t")
+
+
 def test_colors_are_distinct():
     assert len(set(plots.COLORS.values())) == len(plots.COLORS)

@@ -87,11 +87,20 @@ def script(name: str) -> str:
 
 
 def _named(text: str) -> str:
-    """The anonymous AMD module of anywidget under its name: without it, the widget manager asks a CDN."""
-    anonymous, named = 'define(["@jupyter-widgets/base"]', 'define("anywidget", ["@jupyter-widgets/base"]'
-    if text.count(anonymous) != 1:
-        raise RuntimeError(f"{SCRIPTS['anywidget']}: expected one anonymous AMD module")
-    return f"(function () {{ {text.replace(anonymous, named)} }})();"
+    """The anonymous AMD module of anywidget under its name, and with more patience.
+
+    Without the name, the widget manager asks a CDN. And anywidget gives an explorer up that isn't there after two
+    seconds, which a slow machine needs for a deck, all the more for the three that the speaker view opens.
+    """
+    changes = {
+        'define(["@jupyter-widgets/base"]': 'define("anywidget", ["@jupyter-widgets/base"]',
+        "AbortSignal.timeout(2e3)": "AbortSignal.timeout(6e4)",
+    }
+    for old, new in changes.items():
+        if text.count(old) != 1:
+            raise RuntimeError(f"{SCRIPTS['anywidget']}: expected {old} once")
+        text = text.replace(old, new)
+    return f"(function () {{ {text} }})();"
 
 
 @cache

@@ -14,7 +14,7 @@ VENV_OK := $(shell grep -qsF " $(CURDIR)/$(VENV)" $(VENV)/pyvenv.cfg \
 	&& $(PY) -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo yes)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test slides slides-pdf run check data constraints clean
+.PHONY: help setup lab test slides slides-pdf run check data train constraints clean
 
 help:  ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -41,6 +41,9 @@ check: setup  ## check the form of the saved notebooks without executing them
 
 data: setup  ## make the data files again from their sources
 	$(PY) tools/data $(ARGS)
+
+train: setup  ## train a model of data/models again (ARGS=--list names them, ARGS=NAME trains one)
+	$(PY) tools/train $(ARGS)
 
 constraints:  ## resolve pyproject.toml into constraints.txt again (ARGS=--upgrade takes the newest versions)
 	$(PYTHON) -m venv build/resolver

@@ -84,6 +84,7 @@ def fit(
     schedule: Callable[[int], float] | None = None,
     evaluate: Callable[[nn.Module], float] | None = None,
     evaluate_every: int | None = None,
+    after_step: Callable[[History], None] | None = None,
     label: str = "training",
     progress: bool = True,
 ) -> History:
@@ -96,6 +97,7 @@ def fit(
     clip: the largest gradient norm (over all parameters) that is applied; None applies every gradient as it is.
     schedule(step): a factor for the learning rate, step = 0 … steps − 1.
     evaluate(model): a number, measured in eval mode without gradients every `evaluate_every` steps and at the end.
+    after_step(history): called after each update with the history so far, for example to save a checkpoint.
 
     The stop button (or Ctrl-C) ends the run between two updates; the history so far is returned.
     Nothing here draws random numbers: the same seed before the call gives the same history.
@@ -129,6 +131,8 @@ def fit(
                 history.grad_norm.append(norm)
                 history.lr.append(optimizer.param_groups[0]["lr"])
             bar.update(step, value, norm)
+            if after_step:
+                after_step(history)
             if evaluate and (step == steps or (evaluate_every and step % evaluate_every == 0)):
                 history.evaluations.append((step, _evaluate(model, evaluate)))
         ending = f"{steps} of {steps} steps"
@@ -289,8 +293,9 @@ def save_checkpoint(path: str | Path, model: nn.Module, card: dict, optimizer: O
         text = json.dumps(card | {"sha256": _sha256(weights)}, indent=2, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError) as problem:
         raise ValueError(f"card: expected values that JSON can hold: {problem}") from None
-    path.write_bytes(weights)
-    path.with_suffix(".json").write_text(text + "\n", encoding="utf-8")
+    # The card comes last: with a name that is new, a checkpoint is there as a whole or has no card.
+    _replace(path, weights)
+    _replace(path.with_suffix(".json"), f"{text}\n".encode())
 
 
 def load_checkpoint(path: str | Path, model: nn.Module, optimizer: Optimizer | None = None) -> dict:
@@ -300,7 +305,7 @@ def load_checkpoint(path: str | Path, model: nn.Module, optimizer: Optimizer | N
     Raises CheckpointError if a file is missing, truncated or altered, and ValueError if it doesn't fit the model.
     """
     path = _weights_path(path)
-    card = _read_card(path.with_suffix(".json"))
+    card = read_card(path)
     weights = _read(path)
     actual = _sha256(weights)
     if actual != card["sha256"]:
@@ -312,6 +317,21 @@ def load_checkpoint(path: str | Path, model: nn.Module, optimizer: Optimizer | N
     if optimizer is not None:
         _load_moments(path, moments, optimizer)
     model.load_state_dict(tensors)
+    return card
+
+
+def read_card(path: str | Path) -> dict:
+    """Return the card of the checkpoint `path` (.safetensors), without a look at its weights.
+
+    Raises CheckpointError if the card is missing or damaged.
+    """
+    path = _weights_path(path).with_suffix(".json")
+    try:
+        card = json.loads(_read(path))
+    except ValueError:  # also when the bytes aren't text
+        card = None
+    if not isinstance(card, dict) or "sha256" not in card:
+        raise CheckpointError(path, "expected a JSON object with the entry sha256")
     return card
 
 
@@ -336,14 +356,11 @@ def _read(path: Path) -> bytes:
         raise CheckpointError(path, "the file is missing") from None
 
 
-def _read_card(path: Path) -> dict:
-    try:
-        card = json.loads(_read(path))
-    except ValueError:  # also when the bytes aren't text
-        card = None
-    if not isinstance(card, dict) or "sha256" not in card:
-        raise CheckpointError(path, "expected a JSON object with the entry sha256")
-    return card
+def _replace(path: Path, data: bytes) -> None:
+    """Write a file so that it holds either what it held before or all of `data`, even if the process is killed."""
+    part = path.with_name(f"{path.name}.part")
+    part.write_bytes(data)
+    part.replace(path)
 
 
 def _check_fit(path: Path, found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:

@@ -5,6 +5,7 @@ import math
 import os
 import random
 import signal
+from contextlib import suppress
 
 import pytest
 import torch
@@ -21,6 +22,7 @@ from course_utils.training import (
     fit,
     language_model_loss,
     load_checkpoint,
+    read_card,
     save_checkpoint,
 )
 
@@ -168,6 +170,12 @@ def test_evaluate_is_called_every_so_many_steps_and_at_the_end_in_eval_mode_with
     assert [step for step, _ in run(model, evaluate=evaluate, evaluate_every=7).evaluations] == [7]
 
 
+def test_after_each_step_the_history_so_far_is_handed_over():
+    seen = []
+    history = run(make(), after_step=lambda so_far: seen.append((len(so_far), so_far.loss[-1])))
+    assert seen == list(enumerate(history.loss, 1))
+
+
 @pytest.mark.parametrize("mode", [True, False])
 def test_training_happens_in_train_mode_and_the_mode_is_restored(mode):
     model, modes = make().train(mode), []
@@ -213,6 +221,11 @@ def test_an_interrupt_during_an_evaluation_ends_the_run():
     history = run(model, evaluate=stop, evaluate_every=3)
     expect_interrupted(history, 3, model)
     assert history.evaluations == []
+
+
+def test_an_interrupt_after_a_step_ends_the_run_with_that_step():
+    model = make()
+    expect_interrupted(run(model, after_step=lambda history: len(history) == 3 and stop()), 3, model)
 
 
 class PressesStop(torch.optim.Adam):
@@ -395,6 +408,35 @@ def test_a_checkpoint_gives_back_weights_and_card(path):
     loaded = load_checkpoint(path, other)
     assert torch.equal(weights(model), weights(other))
     assert {**card, "sha256": loaded["sha256"]} == loaded == json.loads(path.with_suffix(".json").read_text("utf-8"))
+
+
+def test_a_card_can_be_read_alone(path):
+    save_checkpoint(path, make(), {"seed": 3})
+    path.unlink()
+    assert read_card(path)["seed"] == 3
+    with pytest.raises(ValueError, match=r"ending in \.safetensors"):
+        read_card(path.with_suffix(".json"))
+
+
+@pytest.mark.parametrize("at", [1, 2, 3, 4])
+def test_files_are_replaced_as_a_whole_or_not_at_all(path, tmp_path, monkeypatch, at):
+    other = tmp_path / "other" / path.name
+    other.parent.mkdir()
+    for file, seed in ((path, 0), (other, 1)):
+        save_checkpoint(file, make(seed), {"seed": seed})
+    before, plain, calls = {p: p.read_bytes() for p in (path, path.with_suffix(".json"))}, type(path).write_bytes, []
+
+    def killed(self, data):
+        calls.append(self)
+        plain(self, data[: len(data) // 2] if len(calls) == at else data)
+        if len(calls) == at:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(path), "write_bytes", killed)
+    with suppress(KeyboardInterrupt):
+        save_checkpoint(path, make(1), {"seed": 1})
+    for file, content in before.items():
+        assert file.read_bytes() in (content, (other.parent / file.name).read_bytes())
 
 
 def test_shared_weights_stay_shared(path):

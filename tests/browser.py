@@ -126,7 +126,7 @@ class LabNotebook:
         page.wait_for_function(self.READY, timeout=60_000)
         self.saved_explorers = self.explorers()
 
-    def run_all(self, timeout: float = 180) -> None:
+    def run_all(self, timeout: float = 900) -> None:
         """Clear all outputs and run all cells, as the Run menu does; returns when they are done or one has failed."""
         for command in ("notebook:clear-all-cell-outputs", "notebook:run-all-cells"):
             self.page.evaluate("name => { window.jupyterapp.commands.execute(name); return true; }", command)
@@ -142,12 +142,13 @@ class LabNotebook:
         self.page.wait_for_timeout(30)
 
     def explorers(self) -> list[int]:
-        """The cells that show an explorer."""
+        """The cells that show an explorer which computes in the browser."""
         found = []
         for index, cell in enumerate(self.cells()):
-            outputs = [output.get("data", {}) for output in cell.get("outputs", [])]
-            if any("application/vnd.jupyter.widget-view+json" in data and "image/png" in data for data in outputs):
-                found.append(index)
+            for output in cell.get("outputs", []):
+                kinds, needs_kernel = output.get("data", {}), output.get("metadata", {}).get("needs_kernel")
+                if {"application/vnd.jupyter.widget-view+json", "image/png"} <= set(kinds) and not needs_kernel:
+                    found.append(index)
         return found
 
     def explorer(self, index: int) -> Locator:

@@ -1,6 +1,7 @@
-"""Interactive views that compute in the browser; each is a class that a notebook shows by naming it."""
+"""Interactive views, each a class that a notebook shows by naming it; the translator alone needs a kernel."""
 
 from course_utils.explorers.gradient_flow import GradientFlow
 from course_utils.explorers.lstm_cell import LSTMUnit
+from course_utils.explorers.translator import Translator
 
-__all__ = ["GradientFlow", "LSTMUnit"]
+__all__ = ["GradientFlow", "LSTMUnit", "Translator"]

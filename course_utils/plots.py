@@ -216,6 +216,40 @@ def heatmap(
     return fig
 
 
+def alignment(
+    source: Sequence[str],
+    target: Sequence[str],
+    links: Sequence[tuple[int, int]],
+    *,
+    title: str,
+    figsize: tuple[float, float] | None = None,
+) -> Figure:
+    """A sentence above its translation, with a line for each link between a word and one that translates it.
+
+    source: S words; target: T words; links: pairs (i, j) that join source[i] and target[j], both counted from 0.
+    Raises ValueError for a link to a word that isn't there.
+    """
+    for i, j in links:
+        if not (0 <= i < len(source) and 0 <= j < len(target)):
+            raise ValueError(f"links: expected i < {len(source)} and j < {len(target)}, both >= 0, got ({i}, {j})")
+    fig, ax = plt.subplots(figsize=figsize or (9.5, 2.8))
+    rows = [(source, 1.0, "bottom"), (target, 0.0, "top")]
+    places = []
+    for words, y, side in rows:
+        # a word's share of the line is its length, with room for a gap
+        widths = np.array([len(word) + 2 for word in words], dtype=float)
+        centers = (np.cumsum(widths) - widths / 2) / widths.sum()
+        places.append(centers)
+        for word, x in zip(words, centers):
+            ax.text(x, y, word, ha="center", va=side)
+    for i, j in links:
+        ax.plot([places[0][i], places[1][j]], [0.95, 0.05], color=COLORS["reference"], linewidth=1.5)
+    ax.set(xlim=(0, 1), ylim=(-0.2, 1.2))
+    ax.set_title(title)
+    ax.axis("off")
+    return fig
+
+
 def _label_ends(ax: Axes, ends: Sequence[tuple[str, float, float, str]]) -> None:
     """Write each label beside the end of its line, moved apart where two would overlap."""
     ax.figure.canvas.draw()  # fixes the scales, so that data can be turned into pixels

@@ -98,5 +98,27 @@ def test_heatmap_shows_the_matrix_and_refuses_another_shape():
         plots.heatmap(values, ["a", "b"], ["x", "y"], title="t")
 
 
+def test_alignment_joins_the_words_that_are_linked_and_no_words_overlap():
+    source = "a king did not switch on the television".split()
+    target = "ein könig hat den fernseher nicht eingeschaltet".split()
+    links = [(0, 0), (1, 1), (4, 6), (5, 6), (7, 4)]
+    fig = plots.alignment(source, target, links, title="t")
+    (ax,) = fig.axes
+    fig.canvas.draw()
+    words = {text.get_text(): text for text in ax.texts}
+    drawn = [[round(x, 6) for x in line.get_xdata()] for line in ax.lines]
+    ends = [(words[source[i]], words[target[j]]) for i, j in links]
+    assert drawn == [[round(word.get_position()[0], 6) for word in pair] for pair in ends]
+    boxes = [text.get_window_extent() for text in ax.texts]
+    assert len(boxes) == len(source) + len(target)
+    assert not any(a.overlaps(b) for k, a in enumerate(boxes) for b in boxes[:k])
+
+
+@pytest.mark.parametrize("link", [(2, 0), (0, 1), (-1, 0), (0, -1)])
+def test_alignment_refuses_a_link_to_a_word_that_is_not_there(link):
+    with pytest.raises(ValueError, match=r"^links: expected i < 2 and j < 1"):
+        plots.alignment(["a", "b"], ["c"], [link], title="t")
+
+
 def test_colors_are_distinct():
     assert len(set(plots.COLORS.values())) == len(plots.COLORS)

@@ -202,6 +202,11 @@ CELL_PATH = [*variations(_path, _PATH), *(Mistake(*row) for row in [
      "trend: the path is the product of the gates themselves.", "power of the mean gate"),
     (lambda f: (np.prod(f, axis=0) / np.cumprod(f, axis=0))[::-1], "Right as long as no gate is closed: you divide by "
      "a product of gates, and 0/0 is not a number. Multiply up from the last step instead.", "quotient"),
+    (lambda f: np.stack([np.prod(f[-k:], axis=0) for k in range(len(f))]), "All rows but row 0 are right: `f[-0:]` is "
+     "the whole array, as `f[0:]` is, where no gate was meant. Take `f[len(f) - k:]`, which is empty for k = 0.",
+     "minus zero"),
+    (lambda f: np.stack([np.diag(row) for row in _path(f)]), "You return whole Jacobians, (T, d_h, d_h). They are "
+     "diagonal on the cell path: return their diagonals alone, (T, d_h).", "whole matrices"),
     (_into_f, _CHANGED, "gates overwritten"),
     (_alias, _CHANGED, "last gate multiplied in place"),
 ])]

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
 from course_utils.exercises import comparing
 from course_utils.exercises.comparing import Case, agree, structure_problem
@@ -118,6 +119,84 @@ def test_a_switched_requires_grad_is_told():
     message = exercise.check(answer).message
     assert "values are right" in message and "`requires_grad` of its argument `w`" in message
     assert exercise.check(lambda w: 2 * w.clone().requires_grad_().detach()).status == "passed"
+
+
+def mean_square(x: torch.Tensor) -> torch.Tensor:
+    """The mean of the squares of x, from which `backward` can start."""
+    return (x**2).mean()
+
+
+DIFFERENTIABLE = replace(EXERCISE, reference=mean_square, returns="loss", mistakes=[], combinations=[], probes=[
+    Probe("two", lambda: (torch.tensor([1.0, 3.0], dtype=torch.float64, requires_grad=True),))])
+
+
+def in_place(x):
+    x -= 1
+
+
+def used_up(x):
+    loss = mean_square(x)
+    loss.backward()
+    return loss
+
+
+@pytest.mark.parametrize("answer, says", [
+    (lambda x: mean_square(x).item(), "The values are right, but `backward` can't start"),
+    (lambda x: mean_square(x).detach(), "or doesn't reach `x`: stay in torch, without `.item()`"),
+    (lambda x: np.float64(mean_square(x).item()), "or doesn't reach `x`"),
+    (lambda x: torch.tensor(mean_square(x).item(), requires_grad=True), "or doesn't reach `x`"),
+    (used_up, "or doesn't reach `x`"),
+    (lambda x: (x * x.detach()).mean(), "but the gradient with respect to `x` is not"),
+    (lambda x: mean_square(x).item() + 1, "Besides, `backward` can't start"),
+    (lambda x: mean_square(x)[None], "Take the axis off: `.squeeze()` or `.mean()`."),
+    (lambda x: x.numpy().mean(), "stay in torch"),
+    (in_place, "build a new tensor, `a = a - b`"),
+])
+def test_a_result_that_should_be_on_a_graph_and_the_ways_to_lose_it(answer, says):
+    result = DIFFERENTIABLE.check(answer)
+    assert result.status == "failed" and says in result.message
+    assert "use `.detach()`" not in result.message and ".item()`." not in result.message
+
+
+def test_a_result_on_a_graph_passes_in_single_precision_too_and_is_not_told_if_wrong():
+    assert DIFFERENTIABLE.check(lambda x: x @ x / len(x)).passed
+    assert DIFFERENTIABLE.check(lambda x: mean_square(x.float())).passed
+    message = DIFFERENTIABLE.check(lambda x: 1.5 * mean_square(x) + 1).message
+    assert "backward" not in message and "gradient" not in message
+
+
+def test_changed_lists_are_told_apart_from_switched_gradients():
+    def words(a: list, b: list) -> int:
+        """The number of words."""
+        return len(a) + sum(map(len, b))
+
+    exercise = replace(EXERCISE, reference=words, returns="n", mistakes=[], combinations=[],
+                       probes=[Probe("three", lambda: (["y", "x"], [["z"], ["u", "v"]]))])
+    for change in (lambda a, b: b.sort(key=len, reverse=True), lambda a, b: b[0].clear(), lambda a, b: a.sort(),
+                   lambda a, b: a.clear(), lambda a, b: b.append([])):
+        message = exercise.check(lambda a, b, change=change: (words(a, b), change(a, b))[0]).message
+        assert "changes its argument" in message and "`sorted(a)` and `list(a)` make a new list" in message
+        assert "requires_grad" not in message and "array" not in message
+    message = replace(EXERCISE, mistakes=[]).check(lambda x, k: (x * k, x.fill(0))[0]).message
+    assert "`a += b`" in message and "sorted" not in message
+
+
+@pytest.mark.parametrize("crash, tip", [
+    (lambda: torch.cat([torch.tensor([1]), torch.ones(2, 3)], 1), "too few axes: a column needs the shape (B, 1)"),
+    (lambda: torch.cat([torch.ones(2, 3), torch.tensor([1])], 1), "a column needs the shape (B, 1)"),
+    (lambda: torch.cat([torch.tensor([[1.0]]), torch.ones(2, 3)], 1), "as many rows as what it is joined to"),
+    (lambda: F.cross_entropy(torch.ones(2, 3, 4), torch.ones(2, 3).long()), "the classes in axis 1: `logits.transpose"),
+    (lambda: F.cross_entropy(torch.ones(6, 4), torch.ones(2).long()), "wants both flattened or none"),
+    (lambda: [1, 2][2], "runs one past the end"),
+])
+def test_tips_on_errors_of_torch(crash, tip):
+    assert tip in said(lambda x, k: crash())
+
+
+def test_a_none_in_some_cases_only_asks_for_a_return_after_the_loop():
+    message = said(lambda x, k: x * k if len(x) > 1 else None)
+    assert "did you forget `return`" in message and "after the loop, too? (Case “one row”.)" in message
+    assert "after the loop" not in said(lambda x, k: None)
 
 
 def test_mistakes_are_not_run_again_on_the_first_probe():
@@ -363,6 +442,28 @@ def test_a_number_may_come_as_any_scalar(number):
     assert agree(2.0, number, 1e-6, 1e-8)
 
 
+@pytest.mark.parametrize("wrong_rows, says", [
+    ([[0]], "only row 0 is wrong"), ([[0], [0]], "only row 0 is wrong"), ([[0, 1, 2]], "only the last row is right"),
+    ([[2], [1]], "row 0 is right, row 1 is the first"), ([[2, 3], [3]], "rows 0 to 1 are right, row 2 is the first"),
+    ([[0, 2]], ""), ([[0], [1, 2]], ""), ([[0, 1]], ""), ([[0, 1, 2], [0]], "")])
+def test_which_rows_are_right(wrong_rows, says):
+    right = np.arange(1.0, 9.0).reshape(4, 2)
+    cases = []
+    for rows in wrong_rows:
+        got = right.copy()
+        got[rows] += np.array([[1.7, -0.3], [0.4, 3.1], [5.3, 0.7], [2.2, 9.1]])[rows]
+        cases.append(Case(str(rows), right, got))
+    text = comparing.describe(cases, "W", 1e-6, 1e-8)
+    assert says in text and (says or " row" not in text), text
+    two = [Case("two", right[:2], np.array([[1.5, 9.0], [3.0, 4.0]]))]
+    assert "only row 0 is wrong" in comparing.describe(two, "W", 1e-6, 1e-8)
+
+
+def test_an_axis_too_many_may_come_from_a_column_and_a_row():
+    assert "for example" in structure_problem(np.ones(3), np.ones((3, 3)), "y")
+    assert "`.item()`" in structure_problem(1.0, np.ones(1), "y")
+
+
 def test_structure_of_several_values():
     e = (np.zeros(2), np.zeros(3))
     assert structure_problem(e, [np.ones(2), np.ones(3)], ("a", "b")) is None
@@ -388,6 +489,43 @@ def test_whole_numbers_are_right_where_they_agree():
 
 
 # ---- what is shown --------------------------------------------------------------------------------------------------
+
+
+def test_a_list_of_whole_numbers_is_looked_at_as_a_whole():
+    def problem(got, expected=(5, 3, 6)):
+        return structure_problem(list(expected), got, "tokens")
+
+    for got in ([5, 3, 6], (5, 3, 6), [np.int64(5), torch.tensor(3), 7.0]):
+        assert problem(got) is None
+    assert "should be [5, 3, 6], but yours is [5, 3]: 1 too few, and those in front are right" in problem([5, 3])
+    assert "yours is [4, 3, 6, 2]: 1 too many." in problem([4, 3, 6, 2])
+    assert problem([], ()) is None and "should be [], but yours is [5]: 1 too many." in problem([5], ())
+    assert "… 20 in all" in problem([1] * 20)
+    assert "`.tolist()`" in problem(np.array([5, 3, 6])) and "`.tolist()`" in problem(torch.tensor([5, 3, 6]))
+    assert "`tokens[1]` is a torch tensor of shape (1,)" in problem([5, torch.tensor([3]), 6])
+    assert "Return that list alone" in problem([[5, 3, 6]]) and "`list(...)`" in problem(iter([5]))
+    assert "yours is a number" in problem(3, ())
+    text = comparing.describe([Case("a", [5, 3, 6], [5, 4, 6])], "tokens", 1e-6, 1e-8)
+    assert "`tokens[1]` should be 3, yours is 4 (case “a”)" in text
+
+
+def test_ids_stay_whole_numbers():
+    ids = torch.tensor([[5, 6]])
+    assert "whole numbers" in structure_problem(ids, ids.float(), "inputs")
+    assert structure_problem(ids, ids + 0.5, "inputs") is None, "wrong values are described, not their dtype"
+    assert structure_problem(ids, ids + 1, "inputs") is None, "it holds whole numbers, as it should"
+    assert structure_problem(200, np.int64(201), "count") is None
+    assert "holds whole numbers only" in structure_problem(ids.double() + 0.5, ids, "inputs")
+
+
+def test_ignored_arguments_are_looked_for_among_floats_only():
+    def pick(x: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+        return x[ids]
+
+    exercise = replace(EXERCISE, reference=pick, mistakes=[], combinations=[], probes=[
+        Probe("ids", lambda: (torch.tensor([0.5, 1.5, 2.5], dtype=torch.float64), torch.tensor([2, 0])))])
+    message = exercise.check(lambda x, ids: torch.tensor([1.0, 2.0])).message
+    assert "does not depend on `x`" in message and "`ids`" not in message
 
 
 def test_html_escapes_what_a_student_wrote():

@@ -2,6 +2,7 @@
 
 Values are numbers, NumPy arrays or torch tensors, possibly nested in lists and tuples. `returns` names them:
 "hs" is one value, ("dWx", "dWh") a tuple of two, ["grads"] a list of any length, [("loss", "dWh")] a list of pairs.
+"tokens" may also be one list of whole numbers, which is then looked at, and shown, as a whole.
 """
 
 from collections.abc import Callable
@@ -90,6 +91,8 @@ def structure_problem(expected: object, got: object, returns: Returns, where: st
     if got is None:
         return ("Your function returned None: did you forget `return`? (Printing a value isn't returning it.)"
                 f" Expected: {_wanted(expected, returns)}.")
+    if isinstance(expected, list) and isinstance(returns, str):
+        return _tokens_problem(expected, got, _named(returns, where))
     if isinstance(expected, (list, tuple)):
         return _sequence_problem(expected, got, returns, where)
     return _leaf_problem(expected, got, _named(returns, where))
@@ -141,6 +144,29 @@ def _sequence_problem(expected: list | tuple, got: object, returns: Returns, whe
     return None
 
 
+def _tokens_problem(expected: list, got: object, name: str) -> str | None:
+    start = f"{name} should be a list of whole numbers, but "
+    if not isinstance(got, (list, tuple)):
+        tip = " Collect what it yields: `list(...)`." if hasattr(got, "__next__") else (
+            " Make a list of it: `.tolist()`." if hasattr(got, "tolist") and np.ndim(as_array(got)) == 1 else "")
+        return f"{start}yours is {kind_of(got)}.{tip}"
+    for i, token in enumerate(got):
+        if not is_numeric(token) or as_array(token).ndim:
+            inside = " Return that list alone." if isinstance(token, list) else ""
+            return f"{start}{_at(name, (i,))} is {kind_of(token)}.{inside}"
+    if len(got) == len(expected):
+        return None
+    common = min(len(got), len(expected))
+    how = f"{abs(len(got) - len(expected))} too {'many' if len(got) > len(expected) else 'few'}"
+    how += ", and those in front are right" if common and agree(expected[:common], list(got)[:common], 0, 0) else ""
+    return f"{name} should be {_listed(expected)}, but yours is {_listed(got)}: {how}."
+
+
+def _listed(tokens: list | tuple, limit: int = 12) -> str:
+    shown = ", ".join(f"{float(token):g}" for token in tokens[:limit])
+    return f"[{shown}{f', … {len(tokens)} in all' if len(tokens) > limit else ''}]"
+
+
 def _leaf_problem(expected: object, got: object, name: str) -> str | None:
     number = isinstance(expected, (int, float, np.generic)) or (hasattr(expected, "ndim") and expected.ndim == 0)
     wanted = "a single number" if number else kind_of(expected)
@@ -155,7 +181,11 @@ def _leaf_problem(expected: object, got: object, name: str) -> str | None:
         return f"{name} should be {wanted}, but yours is {kind_of(got)}." + _shape_tip(expected, got)
     if as_array(got).size and as_array(got).dtype.kind == "f" and str(got_dtype(got)).endswith(("float16", "bool")):
         return f"{name} has dtype {got_dtype(got)}: compute in float64, the dtype of the arguments."
-    if "int" in got_dtype(got) and not agree(expected, got, 1e-6, 1e-8):
+    whole = isinstance(expected, int) or "int" in got_dtype(expected)
+    if "int" in got_dtype(expected) and "float" in got_dtype(got) and agree(expected, got, 1e-6, 1e-8):
+        return (f"{name} has the right values, but dtype {got_dtype(got)}: ids index a table, keep them whole numbers. "
+                "Is something made with `zeros` or `full` of floats?")
+    if "int" in got_dtype(got) and not whole and not agree(expected, got, 1e-6, 1e-8):
         return (f"{name} has dtype {got_dtype(got)}, which holds whole numbers only: what you write into it loses its "
                 "fraction. Make it an array of floats (no `dtype=int`, and no whole numbers to begin with).")
     values = as_array(got)
@@ -211,11 +241,12 @@ def _shape_tip(expected: object, got: object) -> str:
         return (" The rows are joined end to end: `stack` makes a matrix of them (`np.stack`, `torch.stack`), "
                 "`concatenate` one long vector.")
     if e.ndim == 0 and g.size == 1:
-        return " Take the number out of it: `.item()`."
+        return (" Take the axis off: `.squeeze()` or `.mean()`." if isinstance(expected, torch.Tensor) else
+                " Take the number out of it: `.item()`.")
     if e.ndim == 0:
         return " Which sum or mean over it is missing?"
     if g.ndim > e.ndim:
-        return " An axis too many: did a column and a row broadcast to a matrix?"
+        return " An axis too many: a column and a row, for example, broadcast to a matrix."
     return " Sum or mean taken over an axis that should stay?" if g.ndim < e.ndim else ""
 
 
@@ -282,7 +313,7 @@ def _pattern(found: list[Difference]) -> str:
     if text := _factor(found):
         return text
     offsets = np.concatenate([(g - e).ravel() for _, _, e, g in found])
-    if offsets.size > 1 and close(offsets, offsets[0], rtol=1e-4):
+    if offsets.size > 1 and close(offsets, offsets[0], rtol=1e-3):
         return f"every value is {abs(offsets[0]):.4g} too {'large' if offsets[0] > 0 else 'small'}"
     for text, changed in _FUNCTIONS.items():
         if every(lambda e, g, changed=changed: close(g, changed(e))):
@@ -349,13 +380,13 @@ def _row_pattern(rows: list[tuple[np.ndarray, np.ndarray]]) -> str:
         return "row 0 is all zero: was it never written?"
     if every(lambda e, g: close(g, g[0])):
         return "all rows are equal"
-    right = [int(np.argmax(~np.isclose(g, e).all(axis=1))) for e, g in rows]
-    if min(right) > 0:
-        return f"rows 0 to {right[0] - 1} are right, row {right[0]} is the first that isn't" if right[0] > 1 else (
-            "row 0 is right, row 1 is the first that isn't")
-    if every(lambda e, g: close(g[-1], e[-1])):
-        return "only the last row is right"
-    return ""
+    right = [np.isclose(g, e).all(axis=1) for e, g in rows]
+    if first := min(int(np.argmin(r)) for r in right):
+        before = "row 0 is" if first == 1 else f"rows 0 to {first - 1} are"
+        return f"{before} right, row {first} is the first that isn't"
+    if all(r[1:].all() and not r[0] for r in right):
+        return "only row 0 is wrong"
+    return "only the last row is right" if all(r[-1] and not r[:-1].any() for r in right) else ""
 
 
 def _at(name: str, index: tuple[int, ...]) -> str:

@@ -169,7 +169,7 @@ class Exercise:
         if isinstance(outcomes[-1].error, TooSlow):
             return "failed", self._too_slow(outcomes, seconds), printed
         values_right = all(self._same_value(a, b) for a, b in zip(outcomes, self._right, strict=True))
-        side_effects = _side_effects(self.parameters, outcomes, values_right)
+        side_effects = self._side_effects(outcomes, values_right)
         structure = None if not values_right else next(filter(None, map(self._structure, self._right, outcomes)), None)
         if values_right and not (side_effects or structure):
             return "passed", f"Right, in all {len(self.probes)} cases.", printed
@@ -249,8 +249,11 @@ class Exercise:
             if outcome.error is not None:
                 return self._error_text(answer, probe, outcome.error)
             if problem := self._structure(right, outcome):
-                where = "" if problem.startswith("Your function returned None") else f" (Case “{probe.name}”.)"
-                return problem + where
+                if outcome.value is None and any(other.value is not None for other in outcomes):
+                    problem += " Elsewhere it returned something: is a `return` missing after the loop, too?"
+                elif outcome.value is None:
+                    return problem
+                return f"{problem} (Case “{probe.name}”.)"
         cases = [Case(p.name, r.value, o.value) for p, r, o in zip(self.probes, self._right, outcomes, strict=True)]
         text = comparing.describe(cases, self.returns, self.rtol, self.atol)
         ignored = self._ignored_arguments(answer, outcomes, min(seconds, 2.0))
@@ -290,6 +293,43 @@ class Exercise:
                 ignored += [name] * matters
         return ignored
 
+    def _side_effects(self, outcomes: list[Outcome], values_right: bool) -> list[str]:
+        """Sentences on changed arguments, and on a result that is on a graph or off it where it shouldn't be."""
+        def listed(which: Callable[[Outcome], tuple[str, ...]]) -> list[str]:
+            names = {name for outcome in outcomes for name in which(outcome)}
+            return [name for name in self.parameters if name in names]
+
+        start = "The values are right, but" if values_right else "Besides,"
+        sentences = []
+        if names := listed(lambda outcome: outcome.changed):
+            arguments = self._arguments(self.probes[0])
+            copying = _COPY_LIST if all(_is_plain(arguments[name]) for name in names) else _COPY_ARRAY
+            sentences.append(f"{start} your function changes its argument {_quoted(names)}, which the caller may still "
+                             f"need: {copying}")
+        if names := listed(lambda outcome: outcome.recording):
+            sentences.append(f"{start} your function changes `requires_grad` of its argument {_quoted(names)} "
+                             "(`requires_grad_()` works in place), so whatever the caller does with it afterwards "
+                             "builds a graph: make a copy first, `.clone().requires_grad_()`.")
+        if self._right[0].on_graph:
+            return sentences + self._lost_gradients(outcomes, values_right and not sentences, start)
+        if any(outcome.on_graph for outcome in outcomes):
+            sentences.append(f"{start} what you return still hangs on the graph of the computation, which stays in "
+                             "memory: use `.detach()`.")
+        return sentences
+
+    def _lost_gradients(self, outcomes: list[Outcome], compare: bool, start: str) -> list[str]:
+        """Sentences on gradients that don't arrive or, if they are to be compared, are not the right ones."""
+        for outcome, right in zip(outcomes, self._right, strict=True):
+            for name, gradient in right.gradients.items():
+                found = outcome.gradients[name]
+                if found is None and outcome.error is None and outcome.value is not None:
+                    return [f"{start} `backward` can't start from what you return, or doesn't reach `{name}`: stay in "
+                            "torch, without `.item()`, `.detach()` and NumPy."]
+                if compare and not agree(gradient, found, 1e-4, 1e-5):
+                    return [f"{start} the gradient with respect to `{name}` is not: is a part of the computation "
+                            "detached, or made of numbers taken out by `.item()`?"]
+        return []
+
     def _source(self) -> str:
         return textwrap.dedent(inspect.getsource(self.reference))
 
@@ -297,7 +337,7 @@ class Exercise:
 def _shift(arguments: dict[str, object], name: str) -> bool:
     """Replace one float argument by other numbers; False if it isn't one."""
     value = arguments[name]
-    if isinstance(value, torch.Tensor):
+    if isinstance(value, torch.Tensor) and value.is_floating_point():
         with torch.no_grad():
             value.mul_(0.7).add_(0.1)
     elif isinstance(value, np.ndarray) and value.dtype.kind == "f":
@@ -309,26 +349,19 @@ def _shift(arguments: dict[str, object], name: str) -> bool:
     return True
 
 
-def _side_effects(parameters: list[str], outcomes: list[Outcome], values_right: bool) -> list[str]:
-    """Sentences on changed arguments and on a result that is still attached to a graph."""
-    def listed(which: Callable[[Outcome], tuple[str, ...]]) -> str:
-        names = {name for outcome in outcomes for name in which(outcome)}
-        return " and ".join(f"`{name}`" for name in parameters if name in names)
+_COPY_ARRAY = ("work on a copy or build a new array (`a = a + b` makes a new one, `a += b` and `a[i] = b` change it in "
+               "place).")
+_COPY_LIST = ("work on a copy. `sorted(a)` and `list(a)` make a new list, `a.sort()` and `a.remove(b)` change the old "
+              "one (as they do with a list inside a copied list).")
 
-    start = "The values are right, but" if values_right else "Besides,"
-    sentences = []
-    if names := listed(lambda outcome: outcome.changed):
-        sentences.append(f"{start} your function changes its argument {names}, which the caller may still need: work "
-                         "on a copy or build a new array (`a = a + b` makes a new one, `a += b` and `a[i] = b` change "
-                         "it in place).")
-    if names := listed(lambda outcome: outcome.recording):
-        sentences.append(f"{start} your function changes `requires_grad` of its argument {names} (`requires_grad_()` "
-                         "works in place), so whatever the caller does with it afterwards builds a graph: make a copy "
-                         "first, `.clone().requires_grad_()`.")
-    if any(outcome.on_graph for outcome in outcomes):
-        sentences.append(f"{start} what you return still hangs on the graph of the computation, which stays in "
-                         "memory: use `.detach()`.")
-    return sentences
+
+def _is_plain(value: object) -> bool:
+    """Whether it is a list of words or numbers, or of such lists."""
+    return isinstance(value, list) and all(isinstance(v, (str, int, float)) or _is_plain(v) for v in value)
+
+
+def _quoted(names: list[str]) -> str:
+    return " and ".join(f"`{name}`" for name in names)
 
 
 def _printed(probes: list[Probe], outcomes: list[Outcome], limit: int = 2000) -> str:

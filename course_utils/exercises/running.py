@@ -11,7 +11,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -30,6 +30,7 @@ class Outcome:
     changed: tuple[str, ...] = ()
     recording: tuple[str, ...] = ()  # arguments whose requires_grad it switched
     on_graph: bool = False  # a returned tensor is still attached to an autograd graph
+    gradients: dict[str, torch.Tensor | None] = field(default_factory=dict)  # see `_gradients`
     printed: str = ""
 
     @property
@@ -45,7 +46,7 @@ def run(function: Callable, arguments: dict[str, object], seconds: float | None)
     NumPy's and torch's warnings are silenced: the check itself tells about NaN and infinity.
     """
     before = {name: copied(value) for name, value in arguments.items()}
-    recorded = {name: _requires_grad(value) for name, value in arguments.items()}
+    recorded = {name: [(t, t.requires_grad) for t in _tensors(value)] for name, value in arguments.items()}
     printed, value, error = io.StringIO(), None, None
     try:
         with contextlib.redirect_stdout(printed), _exit_raises():
@@ -55,8 +56,11 @@ def run(function: Callable, arguments: dict[str, object], seconds: float | None)
     except BaseException as caught:  # SystemExit and TooSlow too: a check never ends a notebook
         error = caught
     changed = tuple(name for name, value in arguments.items() if not identical(before[name], value))
-    recording = tuple(name for name, value in arguments.items() if recorded[name] != _requires_grad(value))
-    return Outcome(copied(value), error, changed, recording, _on_graph(value), printed.getvalue())
+    recording = tuple(name for name, tensors in recorded.items() if any(t.requires_grad != was for t, was in tensors))
+    leaves = {name: value for name, value in arguments.items()
+              if isinstance(value, torch.Tensor) and recorded[name][0][1]}
+    on_graph = any(t.grad_fn is not None for t in _tensors(value))
+    return Outcome(copied(value), error, changed, recording, on_graph, _gradients(value, leaves), printed.getvalue())
 
 
 def copied(value: object) -> object:
@@ -120,6 +124,16 @@ _ERROR_TIPS = {
                                 "`backward`.",
     "'NoneType' object has no attribute": "Something that you use is None: a gradient before `backward`, or a function "
                                           "without `return`.",
+    "Dimension out of range": "One of the tensors has too few axes: a column needs the shape (B, 1), not (B,) or (1,).",
+    "same number of dimensions": "The tensors must have equally many axes: a column needs the shape (B, 1), not (B,).",
+    "Sizes of tensors must match": "`cat` joins along one axis, and along the others the sizes must be equal: a column "
+                                   "has as many rows as what it is joined to.",
+    "Expected target size": "`cross_entropy` wants the classes in axis 1: `logits.transpose(1, 2)`.",
+    "to match target batch_size": "`cross_entropy` wants both flattened or none: logits (B T, V) go with targets of "
+                                  "shape (B T,).",
+    "Can't call numpy()": "NumPy records no gradients: stay in torch.",
+    "used in an in-place operation": "The argument requires gradients and can't be changed: build a new tensor, "
+                                     "`a = a - b` and not `a -= b`.",
     "IndexError": "An index runs one past the end, or counts from 1: rows count from 0.",
     "does not require grad": "backward needs a tensor with `requires_grad=True` at the start of the computation. Is "
                              "the copy that requires gradients the one in your formula, and not the argument itself? "
@@ -141,16 +155,22 @@ def _exit_raises() -> Iterator[None]:
         del shell.ask_exit
 
 
-def _requires_grad(value: object) -> object:
+def _tensors(value: object) -> list[torch.Tensor]:
     if isinstance(value, (list, tuple)):
-        return [_requires_grad(v) for v in value]
-    return isinstance(value, torch.Tensor) and value.requires_grad
+        return [tensor for v in value for tensor in _tensors(v)]
+    return [value] if isinstance(value, torch.Tensor) else []
 
 
-def _on_graph(value: object) -> bool:
-    if isinstance(value, (list, tuple)):
-        return any(map(_on_graph, value))
-    return isinstance(value, torch.Tensor) and value.grad_fn is not None
+def _gradients(value: object, leaves: dict[str, torch.Tensor]) -> dict[str, torch.Tensor | None]:
+    """Of the sum of all numbers in `value`, with respect to each of the leaves; None where `backward` doesn't get."""
+    outputs = [tensor.sum() for tensor in _tensors(value) if tensor.grad_fn is not None]
+    if not (leaves and outputs):
+        return dict.fromkeys(leaves)
+    try:
+        found = torch.autograd.grad(outputs, list(leaves.values()), allow_unused=True)
+    except RuntimeError:  # the graph is used up, or a tensor was changed in place
+        return dict.fromkeys(leaves)
+    return dict(zip(leaves, found, strict=True))
 
 
 def _call(function: Callable, arguments: tuple, seconds: float | None) -> object:

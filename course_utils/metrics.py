@@ -14,6 +14,8 @@ from sacrebleu.metrics import BLEU
 from course_utils import corpora, shapes
 
 Tokens = Sequence[str]  # a list or tuple of tokens
+Links = Iterable[tuple[int, int]]  # (i, j): target token j translates source token i, as in phrases.Pair.alignment
+Weights = np.ndarray | torch.Tensor  # (T, S): row t, those of all source tokens while target token t is written
 
 
 class Bleu(NamedTuple):
@@ -115,6 +117,63 @@ def corpus_bleu(predictions: Sequence[Tokens], references: Sequence[Tokens | Seq
     return Bleu(score.score, str(bleu.get_signature()))
 
 
+def alignment_links(weights: Weights, n_target: int, threshold: float | None = None) -> list[tuple[int, int]]:
+    """Links (i, j) from attention weights: each target token with the source token that has the largest weight.
+
+    weights: (T, S), each row sums to 1; n_target: the number of target tokens without <eos>.  Rows from n_target on,
+        those of <eos> and of pads, are ignored.
+    threshold: instead, each target token is linked to all source tokens whose weight is at least that, perhaps none.
+    Returns the links, sorted.
+    Raises ValueError for weights of another shape or whose rows don't sum to 1 (transposed ones, for instance), an
+    n_target outside of 1 to T, or a threshold outside of (0, 1].
+    """
+    rows = _weight_rows(weights, n_target, "weights")
+    if threshold is None:
+        return sorted((int(i), j) for j, i in enumerate(rows.argmax(axis=1)))
+    shapes.in_range(threshold, "threshold", low=0, high=1, low_open=True)
+    return sorted((int(i), int(j)) for j, i in np.argwhere(rows >= threshold))
+
+
+def alignment_error_rate(links: Sequence[Links], gold: Sequence[Links]) -> float:
+    """Alignment error rate (AER) of links (i, j): 0 if they are the gold links, 1 if none of them is.
+
+    links, gold: for each pair of sentences its links, from `alignment_links` and `phrases.Pair.alignment`; one that is
+        listed twice counts once.  The sums are over all pairs.
+    All gold links are taken as sure, so that with A the links found and G the gold ones it is
+    1 - 2 |A ∩ G| / (|A| + |G|), which is 1 minus the F-measure.  With one link for each target token, 0 is out of reach
+    where a token has several gold links.
+    Raises ValueError for unequal numbers of pairs, none at all, what is not a link, or when there are no links.
+    Source: Och and Ney (2003), A systematic comparison of various statistical alignment models, section 6.2.
+    """
+    found, right = _link_sets(links, gold)
+    total = sum(map(len, found)) + sum(map(len, right))
+    if total == 0:
+        raise ValueError("links, gold: expected at least one link, got none")
+    return 1 - 2 * sum(len(a & g) for a, g in zip(found, right, strict=True)) / total
+
+
+def attention_on_gold(weights: Sequence[Weights], gold: Sequence[Links]) -> float:
+    """How much of its attention a target token gives to the source tokens that it translates, from 0 to 1.
+
+    weights: (T, S) for each pair of sentences, as in `alignment_links`; gold: its gold links.
+    Returns the mean, over all target tokens that have a gold link, of the sum of their weights on all source tokens
+    that they are linked to.
+    Raises ValueError as `alignment_error_rate` and `alignment_links` do, and for a gold link outside of the weights.
+    """
+    _, right = _link_sets([() for _ in weights], gold)
+    masses = []
+    for k, (table, pairs) in enumerate(zip(weights, right, strict=True)):
+        words = {j for _, j in pairs}
+        if not words:
+            continue
+        rows = _weight_rows(table, max(words) + 1, f"weights[{k}]")
+        shapes.in_range(max(i for i, _ in pairs), f"gold[{k}]: source position", high=rows.shape[1] - 1)
+        masses += [sum(rows[j, i] for i, other in pairs if other == j) for j in words]
+    if not masses:
+        raise ValueError("gold: expected at least one link, got none")
+    return float(np.mean(masses))
+
+
 def _check_pairs(predictions: Sequence[Tokens], references: Sequence) -> list[list[list[str]]]:
     """Check the arguments of a comparison; return the references of each item as a list, also where there is one."""
     for name, items in (("predictions", predictions), ("references", references)):
@@ -142,6 +201,36 @@ def _several(reference: Tokens | Sequence[Tokens], name: str) -> list[list[str]]
 def _check_tokens(tokens: Tokens, name: str) -> None:
     if not isinstance(tokens, list | tuple) or not all(isinstance(token, str) for token in tokens):
         raise ValueError(f"{name}: expected a list of tokens, each a string, got {tokens!r}")
+
+
+def _link_sets(links: Sequence[Links], gold: Sequence[Links]) -> tuple[list[set], list[set]]:
+    """Check links and return those of each pair of sentences as a set."""
+    if not gold or len(links) != len(gold):
+        counts = f"{len(links)} and {len(gold)}"
+        raise ValueError(f"links, gold: expected links of equally many pairs of sentences, at least one, got {counts}")
+    sets: tuple[list[set], list[set]] = ([], [])
+    for name, several, checked in (("links", links, sets[0]), ("gold", gold, sets[1])):
+        for k, pairs in enumerate(several):
+            pairs = [tuple(pair) if isinstance(pair, list | tuple) else (pair,) for pair in pairs]
+            for pair in pairs:
+                if len(pair) != 2 or not all(isinstance(i, int | np.integer) and i >= 0 for i in pair):
+                    raise ValueError(f"{name}[{k}]: expected links (i, j) of positions from 0, got {pair}")
+            checked.append(set(pairs))
+    return sets
+
+
+def _weight_rows(weights: Weights, n_target: int, name: str) -> np.ndarray:
+    """The first n_target rows of weights (T, S), each of which sums to 1 but for rounding (that of bfloat16, too)."""
+    sizes = shapes.expect(weights, "T S", name, dtype="float", finite=True)
+    shapes.in_range(n_target, f"{name}: target tokens", low=1, high=sizes["T"], integer=True)
+    if isinstance(weights, torch.Tensor):
+        weights = weights.detach().cpu().double().numpy()
+    rows = weights[:n_target]  # (n_target, S)
+    wrong = np.abs(rows.sum(axis=1) - 1) > 0.05
+    if wrong.any():
+        t = int(wrong.argmax())
+        raise ValueError(f"{name}: expected rows (T, S) that sum to 1, got {rows[t].sum():.4g} in row {t}")
+    return rows
 
 
 def _batch_nlls(model: torch.nn.Module, tokens: torch.Tensor) -> np.ndarray:

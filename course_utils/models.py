@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from course_utils import corpora, decoding, metrics, phrases
 from course_utils.corpora import PAD, Vocabulary
-from course_utils.seq2seq import EncoderDecoder, teacher_forced_loss
+from course_utils.seq2seq import EncoderDecoder, shift_right, teacher_forced_loss
+from course_utils.seq2seq_attention import AttentionEncoderDecoder
 from course_utils.shapes import in_range
 from course_utils.training import load_checkpoint, read_card
 
@@ -38,7 +39,8 @@ class Recipe:
     """Everything that decides the weights of a model, up to rounding.
 
     data: "phrases" (English to German) or "pronunciations" (letters to phonemes); max_len: the longest source that a
-    model of phrases is trained on, in words.  model: the arguments of `EncoderDecoder`.
+    model of phrases is trained on, in words.  model: the arguments of `EncoderDecoder`, or of
+    `AttentionEncoderDecoder` if "attention" is among them.
     steps: updates with Adam, each on `batch_size` pairs; lr: its learning rate, lowered along a cosine; clip: the
     largest gradient norm; seed: decides the initial weights and the batches.
     Raises ValueError for other data, or a number of steps, a batch size or a max_len that is too small.
@@ -86,6 +88,22 @@ RECIPES = {
             max_len=20,
         ),
         Recipe(
+            "phrases-additive",
+            "phrases",
+            {"d_embed": 64, "d_h": 204, "attention": "additive", "query": "previous"},
+            steps=8_000,
+            lr=4e-3,
+            max_len=20,
+        ),
+        Recipe(
+            "phrases-dot",
+            "phrases",
+            {"d_embed": 64, "d_h": 256, "attention": "dot", "query": "current"},
+            steps=8_000,
+            lr=4e-3,
+            max_len=20,
+        ),
+        Recipe(
             "pronunciations-fixed-256",
             "pronunciations",
             {"d_embed": 64, "d_h": 256},
@@ -116,7 +134,8 @@ def build(recipe: Recipe, source_vocab_size: int, target_vocab_size: int) -> nn.
     """Return the model of a recipe with its initial weights, which the recipe's seed decides."""
     with torch.random.fork_rng(devices=[]):  # the caller's random numbers stay as they are
         torch.manual_seed(recipe.seed)
-        return EncoderDecoder(source_vocab_size, target_vocab_size, **recipe.model)
+        kind = AttentionEncoderDecoder if "attention" in recipe.model else EncoderDecoder
+        return kind(source_vocab_size, target_vocab_size, **recipe.model)
 
 
 def vocabularies(data: str) -> tuple[Vocabulary, Vocabulary]:
@@ -167,12 +186,30 @@ def predict(trained: Trained, sources: Sequence[Sequence[str]], max_len: int | N
     return [written[i] for i in range(len(sources))]
 
 
+def attention_weights(trained: Trained, pairs: Sequence[Sequence]) -> list[Tensor]:
+    """Where a model with attention looks while it reads the true target of each pair (source, target, …) of tokens.
+
+    Returns for each pair the weights (T, S): row t made target token t, the last row <eos>.
+    Raises ValueError for an empty source.
+    """
+    found: dict[int, Tensor] = {}
+    lengths = [len(pair[0]) for pair in pairs]
+    for places in corpora.bucket_indices(lengths, _ROWS, seed=0, shuffle=False):
+        source, target = _batch([pairs[i] for i in places], trained.source_vocab, trained.target_vocab)
+        with torch.no_grad():
+            _, weights = trained.model.attend(source, shift_right(target))  # (B, T, S)
+        for i, rows in zip(places, weights, strict=True):
+            found[i] = rows[: len(pairs[i][1]) + 1, : lengths[i]]
+    return [found[i] for i in range(len(pairs))]
+
+
 def evaluate(trained: Trained, n: int | None = None) -> dict:
     """Measure a model on the test part of its data; the card of a shipped model has the result as "metrics".
 
     n: how many sentences of each bucket of lengths (200 if None), or how many test words (all if None).
     Phrases: "exact_match_by_length" for each of BUCKETS, as "4-6"; over the buckets within the lengths trained on, the
-    "exact_match", "bleu", its "bleu_signature", "loss" (teacher forcing) and "free_running_loss".
+    "exact_match", "bleu", its "bleu_signature", "loss" (teacher forcing) and "free_running_loss", and for a model with
+    attention the "alignment_error_rate" of its largest weights while it reads the true target.
     Pronunciations: phoneme and word error rate "per" and "wer", where any listed pronunciation is right; "loss" of the
     one listed first.  Losses are in nats per token, everything is written by greedy decoding.
     """
@@ -204,28 +241,27 @@ def make_card(recipe: Recipe, model: nn.Module, source_vocab: Vocabulary, target
 
 def held_out_sentences(n: int) -> list[list[Example]]:
     """Return `n` test pairs of phrases for each of BUCKETS, always the same."""
-    return [
-        [
-            (pair.source, pair.target)
-            for pair in phrases.generate(n, seed=_EVALUATION_SEED, min_len=low, max_len=high, part="test")
-        ]
-        for low, high in BUCKETS
-    ]
+    return [[(pair.source, pair.target) for pair in pairs] for pairs in _held_out(n)]
+
+
+def _held_out(n: int) -> list[list[phrases.Pair]]:
+    """The pairs of `held_out_sentences` with their alignments."""
+    return [phrases.generate(n, seed=_EVALUATION_SEED, min_len=low, max_len=high, part="test") for low, high in BUCKETS]
 
 
 def _evaluate_phrases(trained: Trained, n: int | None) -> dict:
-    buckets = held_out_sentences(200 if n is None else n)
+    buckets = _held_out(200 if n is None else n)
     right = {}
-    known: list[tuple[Example, list[str]]] = []  # with what the model has written
+    known: list[tuple[phrases.Pair, list[str]]] = []  # with what the model has written
     for (low, high), pairs in zip(BUCKETS, buckets, strict=True):
-        written = predict(trained, [source for source, _ in pairs])
-        right[f"{low}-{high}"] = metrics.exact_match(written, [target for _, target in pairs])
+        written = predict(trained, [pair.source for pair in pairs])
+        right[f"{low}-{high}"] = metrics.exact_match(written, [pair.target for pair in pairs])
         if high <= trained.card["recipe"]["max_len"]:
             known += zip(pairs, written, strict=True)
     pairs, written = (list(column) for column in zip(*known, strict=True))
-    references = [target for _, target in pairs]
+    references = [pair.target for pair in pairs]
     bleu = metrics.corpus_bleu(written, references)
-    return {
+    found = {
         "exact_match": metrics.exact_match(written, references),
         "exact_match_by_length": right,
         "bleu": round(bleu.score, 3),
@@ -233,6 +269,14 @@ def _evaluate_phrases(trained: Trained, n: int | None) -> dict:
         "loss": _mean_loss(teacher_forced_loss, trained, pairs),
         "free_running_loss": _mean_loss(decoding.free_running_loss, trained, pairs),
     }
+    if hasattr(trained.model, "attend"):
+        links = [
+            metrics.alignment_links(weights, len(pair.target))
+            for pair, weights in zip(pairs, attention_weights(trained, pairs), strict=True)
+        ]
+        aer = metrics.alignment_error_rate(links, [pair.alignment for pair in pairs])
+        found["alignment_error_rate"] = round(aer, 6)
+    return found
 
 
 def _evaluate_words(trained: Trained, n: int | None) -> dict:
@@ -248,11 +292,11 @@ def _evaluate_words(trained: Trained, n: int | None) -> dict:
     }
 
 
-def _mean_loss(loss: Callable[[nn.Module, Batch], Tensor], trained: Trained, pairs: list[Example]) -> float:
+def _mean_loss(loss: Callable[[nn.Module, Batch], Tensor], trained: Trained, pairs: Sequence[Sequence]) -> float:
     """The mean over all tokens of all pairs, in nats."""
     total = tokens = 0
     with torch.no_grad():
-        for places in corpora.bucket_indices([len(target) for _, target in pairs], _ROWS, seed=0, shuffle=False):
+        for places in corpora.bucket_indices([len(pair[1]) for pair in pairs], _ROWS, seed=0, shuffle=False):
             batch = _batch([pairs[i] for i in places], trained.source_vocab, trained.target_vocab)
             real = int((batch[1] != PAD).sum())
             total += float(loss(trained.model, batch)) * real
@@ -260,8 +304,9 @@ def _mean_loss(loss: Callable[[nn.Module, Batch], Tensor], trained: Trained, pai
     return round(total / tokens, 6)
 
 
-def _batch(pairs: list[Example], source_vocab: Vocabulary, target_vocab: Vocabulary) -> Batch:
-    sources, targets = zip(*pairs, strict=True)
+def _batch(pairs: Sequence[Sequence], source_vocab: Vocabulary, target_vocab: Vocabulary) -> Batch:
+    """The ids of pairs (source, target, …)."""
+    sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
     source = corpora.pad(source_vocab.encode(tokens) for tokens in sources)  # (B, S)
     return source, corpora.pad(target_vocab.encode(tokens, eos=True) for tokens in targets)  # (B, T)
 

@@ -13,6 +13,7 @@ from IPython.display import display
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 # One meaning each, in every figure, diagram and slide (color-blind safe; never the only carrier of meaning).
 COLORS: Mapping[str, str] = MappingProxyType(
@@ -196,14 +197,20 @@ def heatmap(
     title: str,
     color: str = "state",
     limits: tuple[float, float] = (0.0, 1.0),
+    boxes: Sequence[tuple[int, int]] = (),
     figsize: tuple[float, float] | None = None,
 ) -> Figure:
     """A matrix as colored cells, from white at the lower limit to the full color at the upper one.
 
-    values: (R, C); rows, columns: labels.  Raises ValueError when their numbers don't fit.
+    values: (R, C); rows, columns: labels; boxes: pairs (row, column) of cells that get a black frame, such as gold
+    alignments.  Labels of columns stand upright where they would not fit side by side.
+    Raises ValueError when numbers of labels don't fit, or for a box outside of the matrix.
     """
     if np.shape(values) != (len(rows), len(columns)):
         raise ValueError(f"values: expected shape ({len(rows)}, {len(columns)}), got {np.shape(values)}")
+    for row, column in boxes:
+        if not (0 <= row < len(rows) and 0 <= column < len(columns)):
+            raise ValueError(f"boxes: expected cells of a matrix {np.shape(values)}, got ({row}, {column})")
     fig, ax = plt.subplots(figsize=figsize)
     scale = LinearSegmentedColormap.from_list(color, ["#ffffff", COLORS[color]])
     mesh = ax.imshow(values, cmap=scale, vmin=limits[0], vmax=limits[1], aspect="auto")
@@ -212,6 +219,11 @@ def heatmap(
     ax.set_yticks(range(len(rows)), rows)
     ax.tick_params(length=0)
     ax.grid(False)
+    for row, column in boxes:
+        ax.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor=COLORS["reference"], linewidth=2))
+    if sum(len(column) + 2 for column in columns) > 80:
+        ax.tick_params(axis="x", labelrotation=40)
+        plt.setp(ax.get_xticklabels(), ha="right", rotation_mode="anchor")
     ax.set_title(title)
     return fig
 

@@ -5,12 +5,13 @@ and then <pad>.  The decoder reads the target shifted by one, with <bos> in fron
 rows, S the length of the source, T that of the target, V the number of target tokens, d_h the width of a state.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from course_utils.corpora import BOS, EOS, PAD
 from course_utils.shapes import expect, in_range
@@ -56,13 +57,11 @@ class Encoder(nn.Module):
         Raises ValueError as `source_lengths` does, and for an id outside the vocabulary.
         """
         lengths = source_lengths(source)  # (B,)
-        _expect_ids(source, "source", self.vocab_size)
+        expect_ids(source, "source", self.vocab_size)
         if self.reverse:
             source = reverse_source(source)
-        # Packed, each row ends where its real tokens end: no state has seen a pad.
-        packed = pack_padded_sequence(self.embed(source), lengths.cpu(), batch_first=True, enforce_sorted=False)
-        _, final = self.rnn(packed)
-        h, c = _state(final)  # (1, B, d_h) each; (2, B, d_h) with two directions
+        # (1, B, d_h) each; (2, B, d_h) with two directions
+        _, (h, c) = read_packed(self.rnn, self.embed(source), lengths)
         if self.combine_h is not None:
             h = self.combine_h(torch.cat([h[:1], h[1:]], dim=-1))  # (1, B, 2 d_h) -> (1, B, d_h)
         if self.combine_c is not None:
@@ -90,12 +89,8 @@ class EncoderDecoder(nn.Module):
         reverse: bool = False,
     ):
         super().__init__()
-        for name, value in (("source_vocab", source_vocab), ("target_vocab", target_vocab)):
-            in_range(value, name, low=EOS + 1, integer=True)  # room for <pad>, <bos> and <eos>
-        for name, value in (("d_embed", d_embed), ("d_h", d_h)):
-            in_range(value, name, low=1, integer=True)
-        if cell not in CELLS:
-            raise ValueError(f"cell: expected one of {', '.join(CELLS)}, got {cell!r}")
+        expect_sizes(source_vocab, target_vocab, d_embed, d_h)
+        expect_choice(cell, "cell", CELLS)
         self.target_vocab = target_vocab
         self.encoder = Encoder(source_vocab, d_embed, d_h, cell, bidirectional, reverse)
         self.embed = nn.Embedding(target_vocab, d_embed, padding_idx=PAD)
@@ -111,7 +106,7 @@ class EncoderDecoder(nn.Module):
         """
         sizes = expect(source, "B S", "source", dtype="int")
         expect(target_in, "B T", "target_in", dtype="int", B=sizes["B"])
-        _expect_ids(target_in, "target_in", self.target_vocab)
+        expect_ids(target_in, "target_in", self.target_vocab)
         logits, _ = self._decode(target_in, self.start(source))
         return logits  # (B, T, V)
 
@@ -122,13 +117,13 @@ class EncoderDecoder(nn.Module):
     def step(self, token: Tensor, state: State) -> tuple[Tensor, State]:
         """Read one token of each row, (B,) ids, and return the logits (B, V) of the next one and the new state."""
         expect(token, "B", "token", dtype="int", B=state.h.shape[1])
-        _expect_ids(token, "token", self.target_vocab)
+        expect_ids(token, "token", self.target_vocab)
         logits, state = self._decode(token[:, None], state)
         return logits[:, 0], state  # (B, V)
 
     def _decode(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         hs, final = self.rnn(self.embed(tokens), state.h if state.c is None else (state.h, state.c))
-        return self.out(hs), _state(final)  # (B, T, V)
+        return self.out(hs), as_state(final)  # (B, T, V)
 
 
 def source_lengths(source: Tensor) -> Tensor:
@@ -181,7 +176,7 @@ def seq2seq_loss(logits: Tensor, target: Tensor, pad: int = PAD) -> Tensor:
     expect(target, "B T", "target", dtype="int", B=sizes["B"], T=sizes["T"])
     if (target == pad).all():
         raise ValueError(f"target: expected at least one real token, got only {pad}, the id of <pad>")
-    _expect_ids(target[target != pad], "target", sizes["V"])
+    expect_ids(target[target != pad], "target", sizes["V"])
     return F.cross_entropy(logits.flatten(0, 1), target.flatten().long(), ignore_index=pad)
 
 
@@ -196,11 +191,35 @@ def teacher_forced_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tenso
     return seq2seq_loss(model(source, shift_right(target)), target)
 
 
-def _state(final: Tensor | tuple[Tensor, Tensor]) -> State:
+def read_packed(rnn: nn.Module, vectors: Tensor, lengths: Tensor) -> tuple[Tensor, State]:
+    """Run a network over vectors (B, S, ·): its states, zeros behind the lengths (B,) of rows, and its last states."""
+    # Packed, each row ends where its real tokens end: no state has seen a pad.
+    packed = pack_padded_sequence(vectors, lengths.cpu(), batch_first=True, enforce_sorted=False)
+    states, final = rnn(packed)
+    states, _ = pad_packed_sequence(states, batch_first=True, total_length=vectors.shape[1])
+    return states, as_state(final)
+
+
+def as_state(final: Tensor | tuple[Tensor, Tensor]) -> State:
     """The final state as torch's layers return it, (h, c) of an LSTM or h of a GRU."""
     return State(*final) if isinstance(final, tuple) else State(final, None)
 
 
-def _expect_ids(ids: Tensor, name: str, vocab_size: int) -> None:
+def expect_sizes(source_vocab: int, target_vocab: int, d_embed: int, d_h: int) -> None:
+    """Raise ValueError unless the sizes of a model are positive integers, with room for the special tokens."""
+    for name, value in (("source_vocab", source_vocab), ("target_vocab", target_vocab)):
+        in_range(value, name, low=EOS + 1, integer=True)
+    for name, value in (("d_embed", d_embed), ("d_h", d_h)):
+        in_range(value, name, low=1, integer=True)
+
+
+def expect_choice(value: str, name: str, choices: Iterable[str]) -> None:
+    """Raise ValueError unless the argument `name` is one of the choices."""
+    if value not in choices:
+        raise ValueError(f"{name}: expected one of {', '.join(choices)}, got {value!r}")
+
+
+def expect_ids(ids: Tensor, name: str, vocab_size: int) -> None:
+    """Raise ValueError unless all ids are in the vocabulary."""
     for extreme in (int(ids.min()), int(ids.max())):
         in_range(extreme, name, low=0, high=vocab_size - 1, integer=True)

@@ -1,4 +1,4 @@
-"""Perplexity and the token losses that it is made of; exact match, BLEU and edit-distance error rates."""
+"""Perplexity and token losses; exact match, BLEU and edit-distance error rates; attention against gold alignments."""
 
 import math
 
@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU
 
 from course_utils.corpora import BOS, EOS, PAD
-from course_utils.metrics import corpus_bleu, error_rate, exact_match, perplexity, token_nlls
+from course_utils.metrics import (
+    alignment_error_rate,
+    alignment_links,
+    attention_on_gold,
+    corpus_bleu,
+    error_rate,
+    exact_match,
+    perplexity,
+    token_nlls,
+)
+from course_utils.phrases import generate
 from course_utils.recurrent import RecurrentLM
 
 losses = st.lists(st.floats(0, 20), min_size=1, max_size=8)
@@ -220,3 +230,93 @@ def test_bleu_refuses_tokens_that_would_fall_apart(token):
         corpus_bleu([["a", token]], [["a", "b"]])
     with pytest.raises(ValueError, match="^tokens: expected tokens without spaces, got "):
         corpus_bleu([["a"]], [[["a"], [token]]])
+
+
+# Alignment
+
+WEIGHTS = np.array([[0.1, 0.2, 0.7, 0.0], [0.5, 0.45, 0.05, 0.0], [0.3, 0.4, 0.3, 0.0], [0.0, 0.0, 0.0, 1.0]])
+links = st.sets(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=8)
+
+
+@pytest.mark.parametrize("kind", [np.array, torch.tensor, lambda w: torch.tensor(w, dtype=torch.bfloat16)])
+def test_links_go_from_the_source_token_with_the_largest_weight_to_each_target_token(kind):
+    weights = kind(WEIGHTS)
+    assert alignment_links(weights, 4) == [(0, 1), (1, 2), (2, 0), (3, 3)]
+    assert alignment_links(weights, 3) == [(0, 1), (1, 2), (2, 0)]  # the row of <eos> is ignored
+    assert alignment_links(weights, 3, threshold=0.375) == [(0, 1), (1, 1), (1, 2), (2, 0)]
+    assert alignment_links(weights, 3, threshold=1) == []
+    assert alignment_links(weights, 3, threshold=0.5) == [(0, 1), (2, 0)]  # at least that
+
+
+@given(st.lists(st.tuples(links, links), min_size=1, max_size=4))
+def test_aer_is_och_and_neys_with_all_gold_links_sure_and_possible(pairs):
+    found, gold = ([sorted(side) for side in sides] for sides in zip(*pairs, strict=True))
+    a, s = ({(k, *link) for k, several in enumerate(side) for link in several} for side in (found, gold))
+    if not a | s:
+        return
+    expected = 1 - (len(a & s) + len(a & s)) / (len(a) + len(s))
+    assert alignment_error_rate(found, gold) == pytest.approx(expected)
+    assert alignment_error_rate(gold, found) == pytest.approx(expected)
+    assert alignment_error_rate([side * 2 for side in found], gold) == pytest.approx(expected)  # listed twice
+
+
+def test_aer_of_the_gold_links_is_0_and_of_wrong_ones_1():
+    pairs = generate(50, seed=3)
+    gold = [pair.alignment for pair in pairs]
+    assert alignment_error_rate(gold, gold) == 0
+    swapped = [[(j + 100, i) for i, j in several] for several in gold]
+    assert alignment_error_rate(swapped, gold) == 1
+    assert alignment_error_rate([[]] * 50, gold) == 1
+
+
+def test_aer_sums_over_sentences():
+    assert alignment_error_rate([[(0, 0)], [(0, 1), (1, 1), (2, 1)]], [[(0, 0)], [(0, 0)]]) == pytest.approx(1 - 2 / 6)
+
+
+def test_weights_on_the_gold_links_of_the_grammar_give_its_alignment():
+    masses, found = [], []
+    pairs = generate(30, seed=5)
+    for pair in pairs:
+        weights = np.full((len(pair.target) + 1, len(pair.source)), 1e-9)  # a last row for <eos>
+        for i, j in pair.alignment:
+            weights[j, i] = 1
+        weights /= weights.sum(axis=1, keepdims=True)
+        masses.append(weights)
+        words = {j for _, j in pair.alignment}
+        found.append([link for link in alignment_links(weights, len(pair.target), 0.2) if link[1] in words])
+    gold = [pair.alignment for pair in pairs]
+    assert alignment_error_rate(found, gold) == 0
+    assert attention_on_gold(masses, gold) == pytest.approx(1, abs=1e-6)
+
+
+def test_attention_on_gold_is_the_mean_over_linked_target_tokens():
+    first = [(2, 0), (0, 2), (2, 2), (0, 2)]  # 0.7 for token 0, 0.3 + 0.3 for token 2, a link twice counts once
+    assert attention_on_gold([WEIGHTS], [first]) == pytest.approx((0.7 + 0.6) / 2)
+    assert attention_on_gold([WEIGHTS, torch.tensor(WEIGHTS), WEIGHTS], [first, [(1, 1)], []]) == pytest.approx(
+        (0.7 + 0.6 + 0.45) / 3
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: alignment_links(WEIGHTS.tolist(), 3), "weights: expected an array, got list"),
+        (lambda: alignment_links(WEIGHTS[0], 1), "weights: expected shape"),
+        (lambda: alignment_links(WEIGHTS.T, 3), r"weights: expected rows \(T, S\) that sum to 1, got 0.9 in row 0"),
+        (lambda: alignment_links(WEIGHTS, 5), r"weights: target tokens: expected an integer in \[1, 4\], got 5"),
+        (lambda: alignment_links(WEIGHTS, 0), "weights: target tokens: expected an integer"),
+        (lambda: alignment_links(WEIGHTS, 3, 0), r"threshold: expected a number in \(0, 1\], got 0"),
+        (lambda: alignment_error_rate([], []), "links, gold: expected links of equally many pairs of sentences"),
+        (lambda: alignment_error_rate([[(0, 0)]], [[(0, 0)], []]), "links, gold: .* got 1 and 2"),
+        (lambda: alignment_error_rate([[]], [[]]), "links, gold: expected at least one link, got none"),
+        (lambda: alignment_error_rate([[(0, 0)]], [(0, 0)]), r"gold\[0\]: expected links \(i, j\)"),
+        (lambda: alignment_error_rate([[(0, -1)]], [[(0, 0)]]), r"links\[0\]: expected links \(i, j\)"),
+        (lambda: alignment_error_rate([[(0, 1, 2)]], [[(0, 0)]]), r"links\[0\]: expected links \(i, j\)"),
+        (lambda: attention_on_gold([WEIGHTS], [[(4, 0)]]), r"gold\[0\]: source position: expected a number"),
+        (lambda: attention_on_gold([WEIGHTS], [[(0, 4)]]), r"weights\[0\]: target tokens: expected an integer"),
+        (lambda: attention_on_gold([WEIGHTS], [[]]), "gold: expected at least one link, got none"),
+    ],
+)
+def test_alignment_measures_refuse(call, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        call()

@@ -9,7 +9,7 @@ import torch
 from course_utils import corpora, metrics, models, phrases
 from course_utils.corpora import EOS, UNK, Vocabulary
 from course_utils.decoding import greedy
-from course_utils.seq2seq import EncoderDecoder, teacher_forced_loss
+from course_utils.seq2seq import EncoderDecoder, shift_right, teacher_forced_loss
 from course_utils.training import CheckpointError, save_checkpoint
 
 CARDS = sorted(models.MODELS.glob("*.json"))
@@ -297,9 +297,31 @@ def test_a_card_describes_its_model(path):
     assert [v.tokens for v in trained[1:3]] == [v.tokens for v in models.vocabularies(card["recipe"]["data"])]
 
 
+def test_a_model_with_attention_is_scored_against_the_gold_alignments(monkeypatch):
+    monkeypatch.setattr(models, "_ROWS", 4)
+    monkeypatch.setattr(models, "_MAX_WRITTEN", {"phrases": 8})
+    recipe = models.Recipe("tiny", "phrases", SIZES | {"attention": "dot"}, steps=5, batch_size=8, max_len=10)
+    pair = models.vocabularies("phrases")
+    model = models.build(recipe, *map(len, pair)).eval()
+    trained = models.Trained(model, *pair, models.make_card(recipe, model, *pair))
+    pairs = [pair for bucket in models._held_out(5)[:2] for pair in bucket]  # the lengths trained on
+    links = []
+    for example, weights in zip(pairs, models.attention_weights(trained, pairs), strict=True):
+        assert weights.shape == (len(example.target) + 1, len(example.source))
+        source = torch.tensor([pair[0].encode(example.source)])
+        _, alone = model.attend(source, shift_right(torch.tensor([pair[1].encode(example.target, eos=True)])))
+        torch.testing.assert_close(weights, alone[0], atol=1e-6, rtol=0)
+        links.append([(int(row.argmax()), j) for j, row in enumerate(alone[0, : len(example.target)])])
+    expected = metrics.alignment_error_rate(links, [example.alignment for example in pairs])
+    assert models.evaluate(trained, 5)["alignment_error_rate"] == pytest.approx(expected, abs=1e-6)
+
+
 # Another processor rounds in another way, which may change a token where two are equally likely.
 ONE_SENTENCE, FEW_WORDS = 1 / 200 + 1e-9, 5e-4
-TOLERANCE = {"exact_match": 2e-3, "bleu": 0.2, "loss": 1e-4, "free_running_loss": 2e-2, "per": FEW_WORDS, "wer": 1e-3}
+TOLERANCE = {
+    "exact_match": 2e-3, "bleu": 0.2, "loss": 1e-4, "free_running_loss": 2e-2, "per": FEW_WORDS, "wer": 1e-3,
+    "alignment_error_rate": 1e-3,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("path", CARDS, ids=lambda path: path.stem)

@@ -98,6 +98,14 @@ def test_heatmap_shows_the_matrix_and_refuses_another_shape():
         plots.heatmap(values, ["a", "b"], ["x", "y"], title="t")
 
 
+def test_heatmap_frames_the_cells_that_it_is_told():
+    fig = plots.heatmap(np.zeros((2, 3)), ["a", "b"], list("xyz"), title="t", boxes=[(1, 2), (0, 0)])
+    assert [patch.get_xy() for patch in fig.axes[0].patches] == [(1.5, 0.5), (-0.5, -0.5)]
+    for box in [(2, 0), (0, 3), (-1, 0), (0, -1)]:
+        with pytest.raises(ValueError, match=r"^boxes: expected cells"):
+            plots.heatmap(np.zeros((2, 3)), ["a", "b"], list("xyz"), title="t", boxes=[box])
+
+
 def test_alignment_joins_the_words_that_are_linked_and_no_words_overlap():
     source = "a king did not switch on the television".split()
     target = "ein könig hat den fernseher nicht eingeschaltet".split()

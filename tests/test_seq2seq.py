@@ -77,7 +77,7 @@ def test_two_directions_are_two_networks_whose_final_states_a_linear_layer_combi
         alone = seq2seq.CELLS[cell](3, 5, batch_first=True)
         weights = encoder.rnn.state_dict()
         alone.load_state_dict({name: weights[name + suffix] for name in alone.state_dict()})
-        finals.append(seq2seq._state(alone(encoder.embed(torch.tensor([order])))[1]))
+        finals.append(seq2seq.as_state(alone(encoder.embed(torch.tensor([order])))[1]))
     state = model.start(source)
     assert state.h.shape == (1, 1, 5)
     assert_near(state.h, encoder.combine_h(torch.cat([finals[0].h, finals[1].h], dim=-1)))

@@ -90,7 +90,7 @@ def lab_server(folder: Path, home: Path) -> Iterator[str]:
             server.wait()
 
 
-def _wait_for(address: str, server: subprocess.Popen, log: Path, timeout: float = 60) -> None:
+def _wait_for(address: str, server: subprocess.Popen, log: Path, timeout: float = 300) -> None:
     deadline = time.monotonic() + timeout
     while True:
         try:
@@ -122,8 +122,8 @@ class LabNotebook:
     def __init__(self, page: Page, log: chromium.Log, address: str, name: str):
         self.page, self.log = page, log
         page.goto(f"{address}/lab/workspaces/{name.split('.')[0]}/tree/{name}", wait_until="domcontentloaded")
-        page.wait_for_selector(".jp-NotebookPanel .jp-Notebook .jp-Cell", timeout=60_000)
-        page.wait_for_function(self.READY, timeout=60_000)
+        page.wait_for_selector(".jp-NotebookPanel .jp-Notebook .jp-Cell")
+        page.wait_for_function(self.READY)
         self.saved_explorers = self.explorers()
 
     def run_all(self, timeout: float = 900) -> None:
@@ -158,7 +158,7 @@ class LabNotebook:
             f'.jp-Notebook .jp-Cell[data-windowed-list-index="{index}"] .jp-OutputArea-output:has(svg)'
         )
         view = view.filter(has=self.page.locator("input[type=range]")).first
-        view.locator("svg").first.wait_for(timeout=20_000)
+        view.locator("svg").first.wait_for()
         return view
 
     def problems(self) -> list[str]:

@@ -177,7 +177,7 @@ def test_speaker_view_shows_the_notes_with_their_formulas(browser: Browser, soun
         with page.expect_popup() as opening:
             page.keyboard.press("s")
         notes = opening.value.locator(".speaker-controls-notes .value")
-        notes.get_by_text("Say hello to").wait_for(timeout=20_000)
+        notes.get_by_text("Say hello to").wait_for()
         assert notes.locator("mjx-container svg path").count() > 0
         assert (log.errors, log.requests) == ([], [])
 

@@ -24,6 +24,8 @@ OPTIONS = [
 ]
 INSIDE = ("data:", "blob:", "about:")
 
+PATIENCE = 300  # seconds that a page may take, so that a busy machine is no failure
+
 
 @dataclass
 class Log:
@@ -58,6 +60,7 @@ def launch() -> Iterator[Browser]:
 def page(browser: Browser, allowed: Callable[[str], bool], size: tuple[int, int]) -> Iterator[tuple[Page, Log]]:
     """A page in a context of its own, and the log of what went wrong in it and in the windows it opens."""
     context = browser.new_context(viewport={"width": size[0], "height": size[1]})
+    context.set_default_timeout(1000 * PATIENCE)
     log = Log()
     _guard(context, allowed, log)
     try:

@@ -191,7 +191,7 @@ def test_probes_are_seeded_and_fresh(exercise):
                     assert u is not v
                     assert (np.asarray(u.detach() if isinstance(u, torch.Tensor) else u)
                             == np.asarray(v.detach() if isinstance(v, torch.Tensor) else v)).all()
-                    assert str(u.dtype).endswith(("float64", "int64"))  # int64: token ids
+                    assert str(u.dtype).endswith(("float64", "int64", "bool"))  # token ids, masks
     assert len({p.name for p in exercise.probes}) == len(exercise.probes)
 
 

@@ -1,6 +1,9 @@
 // Shared by all explorers: elements, numbers as text, scales, axes, marks and controls.
 // algebra.js and the explorer's own script are appended to this one, so there is nothing to import or export here.
 
+// Colors of the course that stand out on white and on dark alike; the others are variables in explorer.css.
+const COLORS = { query: "#0072B2", key: "#E69F00", value: "#009E73" };
+
 // ---- Elements ---------------------------------------------------------------------------------------------------
 
 function element(node, attributes, children) {
@@ -178,14 +181,17 @@ function follow(view, name, show) {
   show();
 }
 
-/** A labeled slider with its value beside it. options: label, min, max, step, format (value -> text). */
-function slider(view, name, { label, min, max, step, format = String }) {
+/** A labeled slider with its value beside it. options: label, min, max, step, format (value -> text); on a logarithmic
+ *  slider, min, max and step are those of the exponent of ten. */
+function slider(view, name, { label, min, max, step, format = String, logarithmic = false }) {
   const input = html("input", { type: "range", min, max, step, "aria-label": label, ...OWN_KEYS });
   const readout = html("output", { "aria-hidden": "true" });
-  input.addEventListener("input", () => store(view.model, { [name]: Number(input.value) }));
+  const read = () => (logarithmic ? 10 ** Number(input.value) : Number(input.value));
+  input.addEventListener("input", () => store(view.model, { [name]: read() }));
   follow(view, name, () => {
-    input.value = view.model.get(name);
-    readout.textContent = format(view.model.get(name));
+    const value = view.model.get(name);
+    input.value = logarithmic ? Math.log10(value) : value;
+    readout.textContent = format(value);
     input.setAttribute("aria-valuetext", readout.textContent);
   });
   return html("label", { class: "control" }, html("span", {}, label), readout, input);

@@ -93,7 +93,7 @@ def beam(
     _check(source, max_len)
     in_range(width, "width", low=1, integer=True)
     in_range(length_penalty, "length_penalty", low=0)
-    with _evaluation(model):
+    with evaluation(model):
         tokens, log_prob = _search(model, source, width, max_len, length_penalty)  # (B, K, T), (B, K)
     return [
         [_hypothesis(*row) for row in zip(*beams, strict=True) if row[1] > -math.inf]
@@ -124,7 +124,7 @@ def free_running_logits(model: Decodable, source: Tensor, steps: int) -> Tensor:
     """
     _check(source, steps, "steps")
     columns = []
-    with _evaluation(model):
+    with evaluation(model):
         token, state = _start(model, source)
         for _ in range(steps):
             logits, state = model.step(token, state)  # (B, V)
@@ -150,7 +150,7 @@ def _write(model: Decodable, source: Tensor, max_len: int, choose: Callable[[Ten
     """Write with the tokens that `choose` picks from log-probabilities (B, V)."""
     _check(source, max_len)
     columns, log_prob = [], torch.zeros(len(source), device=source.device)  # (B,)
-    with _evaluation(model):
+    with evaluation(model):
         token, state = _start(model, source)
         finished = torch.zeros_like(token, dtype=torch.bool)  # (B,)
         for _ in range(max_len):
@@ -226,8 +226,8 @@ def _check(source: Tensor, steps: int, name: str = "max_len") -> None:
 
 
 @contextmanager
-def _evaluation(model: Decodable) -> Iterator[None]:
-    """Eval mode without gradients; a network goes back to the mode that it was in."""
+def evaluation(model: Decodable) -> Iterator[None]:
+    """A context in eval mode without gradients; afterwards a network is in the mode that it was in."""
     was_training = isinstance(model, nn.Module) and model.training
     if was_training:
         model.eval()

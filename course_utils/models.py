@@ -74,43 +74,20 @@ class Trained(NamedTuple):
     card: dict
 
 
+# Lectures 3 and 4 compare networks of the same number of weights (but for the small one), after the same steps.
+_PHRASES = {"data": "phrases", "steps": 8_000, "lr": 4e-3, "max_len": 20}
+_WIDE = {"d_embed": 64, "d_h": 256}
+_LOOKING_BACK = {"d_embed": 64, "d_h": 204, "attention": "additive", "query": "previous"}
+
 RECIPES = {
     recipe.name: recipe
     for recipe in (
-        Recipe("phrases-fixed-64", "phrases", {"d_embed": 64, "d_h": 64}, steps=8_000, lr=1e-2, max_len=20),
-        Recipe("phrases-fixed-256", "phrases", {"d_embed": 64, "d_h": 256}, steps=8_000, lr=4e-3, max_len=20),
-        Recipe(
-            "phrases-fixed-256-reversed",
-            "phrases",
-            {"d_embed": 64, "d_h": 256, "reverse": True},
-            steps=8_000,
-            lr=4e-3,
-            max_len=20,
-        ),
-        Recipe(
-            "phrases-additive",
-            "phrases",
-            {"d_embed": 64, "d_h": 204, "attention": "additive", "query": "previous"},
-            steps=8_000,
-            lr=4e-3,
-            max_len=20,
-        ),
-        Recipe(
-            "phrases-dot",
-            "phrases",
-            {"d_embed": 64, "d_h": 256, "attention": "dot", "query": "current"},
-            steps=8_000,
-            lr=4e-3,
-            max_len=20,
-        ),
-        Recipe(
-            "pronunciations-fixed-256",
-            "pronunciations",
-            {"d_embed": 64, "d_h": 256},
-            steps=10_000,
-            batch_size=128,
-            lr=3e-3,
-        ),
+        Recipe("phrases-fixed-64", model={"d_embed": 64, "d_h": 64}, **_PHRASES | {"lr": 1e-2}),
+        Recipe("phrases-fixed-256", model=_WIDE, **_PHRASES),
+        Recipe("phrases-fixed-256-reversed", model=_WIDE | {"reverse": True}, **_PHRASES),
+        Recipe("phrases-additive", model=_LOOKING_BACK, **_PHRASES),
+        Recipe("phrases-dot", model=_WIDE | {"attention": "dot", "query": "current"}, **_PHRASES),
+        Recipe("pronunciations-fixed-256", "pronunciations", _WIDE, steps=10_000, batch_size=128, lr=3e-3),
     )
 }
 

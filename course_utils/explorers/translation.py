@@ -1,15 +1,14 @@
 """What a network makes of a sentence: greedy and by beam search, beside the right translation, and what it weighed."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from rapidfuzz.distance import Levenshtein
-from torch import Tensor, nn
+from torch import Tensor
 
 from course_utils.corpora import BOS, EOS, PAD, Vocabulary, pad
-from course_utils.decoding import Decodable, beam, greedy
+from course_utils.decoding import Decodable, beam, evaluation, greedy
 
 SHOWN = 5  # candidates of a step
 SPARE = 15  # tokens that an output may be longer than the right translation
@@ -100,7 +99,7 @@ def next_log_probs(model: Decodable, source: Tensor, rows: list[list[int]]) -> l
     """
     tokens = pad([[BOS, *row[:-1]] for row in rows])  # (B, T)
     columns = []
-    with _evaluation(model):
+    with evaluation(model):
         state = model.start(source.expand(len(rows), -1))
         for token in tokens.unbind(dim=1):
             logits, state = model.step(token, state)  # (B, V)
@@ -127,17 +126,3 @@ def _steps(log_p: Tensor, row: list[int], vocab: Vocabulary) -> list[Step]:
     ids = [[*top, *[taken] * (taken not in top)] for top, taken in zip(best, row, strict=True)]
     candidates = [[(vocab.tokens[i], float(at[i])) for i in some] for at, some in zip(p, ids, strict=True)]
     return [Step(vocab.tokens[taken], some) for taken, some in zip(row, candidates, strict=True)]
-
-
-@contextmanager
-def _evaluation(model: Decodable) -> Iterator[None]:
-    """Eval mode without gradients; a network goes back to the mode that it was in."""
-    was_training = isinstance(model, nn.Module) and model.training
-    if was_training:
-        model.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        if was_training:
-            model.train()

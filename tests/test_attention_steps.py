@@ -1,23 +1,19 @@
 """The explorer of a decoder's attention: what it takes, what the browser shows of it, and how it is stepped through."""
 
-import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
 import torch
 import traitlets
-from playwright.sync_api import Browser, Page
 
-from browser import launched
+import explorer_page
 from course_utils import metrics, phrases
 from course_utils.explorers import AttentionSteps
 from course_utils.explorers.attention_steps import MOST
-from course_utils.explorers.base import Explorer, _read
+from course_utils.explorers.base import _read
 from course_utils.plots import COLORS
-from test_explorers import LAYOUT, PAGE, STUB, Open, change, frame
+from explorer_page import change, frame, said, set_to
 
 SOURCE, OUTPUT = (
     ("the", "cat", "crossed", "a", "street"),
@@ -172,11 +168,8 @@ def test_settings_stay_in_range_later(given):
 
 
 def test_output_has_view_picture_and_text(given):
-    data, metadata = AttentionSteps(given, 0, 3, True)._repr_mimebundle_()
-    assert data["text/plain"] == "AttentionSteps(sentence=0, step=3, gold=True)"
-    assert "application/vnd.jupyter.widget-view+json" in data
-    assert data["image/png"].startswith(b"\x89PNG")
-    assert metadata["image/png"]["alt"] == AttentionSteps(given, 0, 3, True).alt
+    steps = AttentionSteps(given, 0, 3, True)
+    explorer_page.gives_view_picture_and_text(steps, "AttentionSteps(sentence=0, step=3, gold=True)")
 
 
 def test_png_is_the_same_each_time_and_follows_the_settings(given):
@@ -214,12 +207,7 @@ def test_alt_says_what_the_picture_shows():
 
 
 def test_state_is_small_and_needs_nothing_from_elsewhere(given):
-    steps = AttentionSteps([given[1]] * 6)
-    state = {key: value for key, value in steps.get_state().items() if key not in ("layout", "tooltip")}
-    assert len(json.dumps(state)) < 60_000
-    assert not re.search(
-        r"^\s*import\b|https?://(?!www\.w3\.org/2000/svg)|\bimport\(|fetch\(", steps._esm, re.MULTILINE
-    )
+    explorer_page.stands_alone(AttentionSteps([given[1]] * 6), 60_000)
 
 
 def test_colors_of_the_drawings_are_those_of_the_course():
@@ -230,50 +218,14 @@ def test_colors_of_the_drawings_are_those_of_the_course():
 # ---- The view in Chromium ----------------------------------------------------------------------------------------
 
 
-@contextmanager
-def explorer_pages(browser: Browser) -> Iterator[Open]:
-    """A function that shows any explorer on a blank page; afterwards the pages must have had no error."""
-    pages, errors = [], []
-
-    def open_page(explorer: Explorer, width: int = 1168, height: int = 720) -> Page:
-        page = browser.new_page(viewport={"width": width, "height": height})
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-        page.set_content(PAGE)
-        page.add_script_tag(content=STUB)
-        own = set(explorer.trait_names(sync=True)) - set(Explorer.class_trait_names(sync=True))
-        values = {name: getattr(explorer, name) for name in own}
-        page.evaluate("start", [explorer._esm, explorer._css, values])
-        pages.append(page)
-        return page
-
-    yield open_page
-    for page in pages:
-        page.close()
-    assert errors == []
-
-
-def said(page: Page) -> str:
-    return page.get_by_role("img").get_attribute("aria-label").replace("\N{MINUS SIGN}", "-")
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with launched() as browser:
-        yield browser
-
-
-@pytest.fixture
-def show(chromium) -> Iterator[Open]:
-    with explorer_pages(chromium) as open_page:
-        yield open_page
+chromium, show = explorer_page.chromium, explorer_page.show
 
 
 def test_browser_and_python_say_and_compute_the_same(show, given):
     page = show(AttentionSteps(given))
     for setting in SETTINGS:
         steps = AttentionSteps(given, *setting)
-        change(page, **dict(zip(steps.settings, setting, strict=True)))
+        set_to(page, AttentionSteps, setting)
         got = page.evaluate("view.compute(model)")
         for name, value in steps.compute().items():
             if isinstance(value, float):
@@ -375,20 +327,8 @@ def test_another_sentence_starts_at_its_first_step(show, given):
 
 
 def test_every_control_is_reached_by_tab_in_reading_order(show, given):
-    page = show(AttentionSteps(given))
-    names = []
-    for _ in range(5):
-        page.keyboard.press("Tab")
-        names.append(
-            page.evaluate(
-                """() => { const e = document.activeElement, s = getComputedStyle(e);
-                    return [e.ariaLabel || e.closest('label')?.innerText || e.innerText, s.outlineStyle,
-                            e.dataset.lmSuppressShortcuts]; }"""
-            )
-        )
-    assert [name for name, *_ in names] == ["sentence", "decoder step", "← back", "next step →", "show gold alignment"]
-    assert {tuple(rest) for _, *rest in names} == {("solid", "true")}
-    assert page.locator("input, button, select").count() == 5
+    names = explorer_page.reached_by_tab(show(AttentionSteps(given)))
+    assert names == ["sentence", "decoder step", "← back", "next step →", "show gold alignment"]
 
 
 def test_title_reads_like_the_alt_text_and_the_numbers_are_announced(show, given):
@@ -403,24 +343,15 @@ def test_title_reads_like_the_alt_text_and_the_numbers_are_announced(show, given
 
 def test_nothing_is_cut_or_overlaps(show, given):
     page = show(AttentionSteps(given))
-    for width in (390, 600, 799, 800, 1000, 1168, 1200):
-        page.set_viewport_size({"width": width, "height": 900})
-        for setting in SETTINGS:
-            change(page, **dict(zip(AttentionSteps.settings, setting, strict=True)))
-            case = (width, setting)
-            assert page.evaluate("document.documentElement.scrollWidth") <= width, case
-            assert page.evaluate(LAYOUT) == [[], [], []], case
+    explorer_page.nothing_is_cut(page, AttentionSteps, SETTINGS, (390, 600, 799, 800, 1000, 1168, 1200))
 
 
 def test_fits_a_slide_under_its_heading(show, given):
     page = show(AttentionSteps(given))
     for setting in SETTINGS:
-        change(page, **dict(zip(AttentionSteps.settings, setting, strict=True)))
+        set_to(page, AttentionSteps, setting)
         assert page.evaluate("el.getBoundingClientRect().height") <= 560, setting
 
 
 def test_closing_a_view_removes_its_listeners(show, given):
-    page = show(AttentionSteps(given))
-    assert page.evaluate("model.listeners.length") > 0
-    page.evaluate("end()")
-    assert page.evaluate("model.listeners.length") == 0
+    explorer_page.closing_removes_listeners(show(AttentionSteps(given)))

@@ -3,16 +3,13 @@
 import math
 
 import numpy as np
-import pytest
 import torch
 
-from answers import Answers, names
+from answers import Answers, exercises_of, fails_unlisted, passes
 from course_utils.exercises import lecture_01
-from course_utils.exercises.engine import Exercise
 
 ANSWERS = Answers()
 right, wrong = ANSWERS.right, ANSWERS.wrong
-RIGHT, WRONG = ANSWERS.right_ones, ANSWERS.wrong_ones
 
 
 # ---- rnn_forward ----------------------------------------------------------------------------------------------------
@@ -466,25 +463,19 @@ def gradient_transposed(chunks, Wx, Wh, b, h0):
 # ---- tests ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("exercise, answer", RIGHT, ids=names(RIGHT))
+@ANSWERS.each_right
 def test_right_but_unusual_answers_pass(exercise, answer):
-    result = exercise.check(answer)
-    assert result.status == "passed", result.message
+    passes(exercise, answer)
 
 
-@pytest.mark.parametrize("exercise, answer, says", WRONG, ids=names(WRONG))
-def test_wrong_answers_in_no_list_get_a_useful_sentence(exercise, answer, says):
-    result = exercise.check(answer)
-    assert result.status == "failed"
-    assert says in result.message
-    assert result.message not in {m.hint for m in exercise.mistakes}
+@ANSWERS.each_wrong
+def test_wrong_answers_in_no_list_get_a_useful_sentence(exercise, answer, phrase):
+    fails_unlisted(exercise, answer, phrase)
 
 
 def test_every_exercise_has_enough_of_both():
-    for exercise in (e for e in vars(lecture_01).values() if isinstance(e, Exercise)):
-        assert sum(e is exercise for e, _ in RIGHT) >= 3
-        assert sum(e is exercise for e, *_ in WRONG) >= 4
-    assert len(WRONG) >= 20
+    ANSWERS.enough(exercises_of(lecture_01), right=3, wrong=4)
+    assert len(ANSWERS.wrong_ones) >= 20
 
 
 def test_the_references_taken_from_the_package_are_its_own_functions():

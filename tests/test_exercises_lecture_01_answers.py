@@ -1,31 +1,15 @@
 """Lecture 1's exercises: wrong answers as students wrote them, and ones that are right only in easy cases."""
 
 import math
-from collections.abc import Callable
 
 import numpy as np
-import pytest
 import torch
 
+from answers import Answers, fails, fails_by_values
 from course_utils.exercises import lecture_01
-from course_utils.exercises.engine import Exercise
 
-WRONG: list[tuple[Exercise, Callable, str]] = []
-DEGENERATE: list[tuple[Exercise, str, Callable]] = []
-
-
-def says(exercise: Exercise, *phrases: str) -> Callable:
-    """A wrong answer whose message must contain every phrase."""
-    def keep(answer: Callable) -> Callable:
-        WRONG.extend((exercise, answer, phrase) for phrase in phrases)
-        return answer
-    return keep
-
-
-def degenerate(exercise: Exercise, **answers: Callable) -> None:
-    """Answers that are right for some shapes or numbers, and must fail."""
-    DEGENERATE.extend((exercise, name, answer) for name, answer in answers.items())
-
+ANSWERS = Answers()
+says, degenerate = ANSWERS.wrong, ANSWERS.degenerate
 
 # ---- rnn_forward ----------------------------------------------------------------------------------------------------
 
@@ -427,20 +411,14 @@ degenerate(
 # ---- tests ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("exercise, answer, phrase", WRONG, ids=[f"{e.name}: {phrase}" for e, _, phrase in WRONG])
+@ANSWERS.each_wrong
 def test_what_students_wrote_gets_a_sentence_about_it(exercise, answer, phrase):
-    result = exercise.check(answer)
-    assert result.status == "failed"
-    assert phrase in result.message
+    fails(exercise, answer, phrase)
 
 
-@pytest.mark.parametrize("exercise, answer", [(e, a) for e, _, a in DEGENERATE],
-                         ids=[f"{e.name}: {name}" for e, name, _ in DEGENERATE])
+@ANSWERS.each_degenerate
 def test_answers_that_are_right_in_easy_cases_alone_fail(exercise, answer):
-    result = exercise.check(answer)
-    assert result.status == "failed"
-    outcomes = exercise.outcomes(answer)
-    assert any(outcome.error is None for outcome in outcomes), "it should fail by its values, not by an error"
+    fails_by_values(exercise, answer)
 
 
 def test_the_loops_of_these_tests_are_right_where_no_knob_is_turned():

@@ -2,33 +2,18 @@
 
 import itertools
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
 
-from answers import Answers, names
+from answers import Answers, exercises_of, fails_by_values, fails_listed, fails_unlisted, passes
 from course_utils import gated
 from course_utils.exercises import lecture_02
-from course_utils.exercises.engine import Exercise
 from course_utils.gated import sigmoid
 
 ANSWERS = Answers()  # the wrong ones are in no list
-right, wrong = ANSWERS.right, ANSWERS.wrong
-RIGHT, WRONG = ANSWERS.right_ones, ANSWERS.wrong_ones
-WRITTEN: list[tuple[Exercise, str, str, Callable]] = []
-DEGENERATE: list[tuple[Exercise, str, Callable]] = []
-
-
-def written(exercise: Exercise, answers: dict[str, tuple[str, Callable]]) -> None:
-    """Wrong answers as students write them, {name: (phrase, answer)}: the message must be a listed hint with phrase."""
-    WRITTEN.extend((exercise, name, phrase, answer) for name, (phrase, answer) in answers.items())
-
-
-def degenerate(exercise: Exercise, **answers: Callable) -> None:
-    """Answers that are right for some shapes or numbers, and must fail."""
-    DEGENERATE.extend((exercise, name, answer) for name, answer in answers.items())
+right, wrong, written, degenerate = ANSWERS.right, ANSWERS.wrong, ANSWERS.written, ANSWERS.degenerate
 
 
 lstm, gru, path = gated.lstm_step, gated.gru_step, gated.cell_path
@@ -555,45 +540,32 @@ degenerate(
 
 # ---- tests ----------------------------------------------------------------------------------------------------------
 
-EXERCISES = [value for value in vars(lecture_02).values() if isinstance(value, Exercise)]
+EXERCISES = exercises_of(lecture_02)
 
 
-@pytest.mark.parametrize("exercise, answer", RIGHT, ids=names(RIGHT))
+@ANSWERS.each_right
 def test_right_but_unusual_answers_pass(exercise, answer):
-    result = exercise.check(answer)
-    assert result.status == "passed", result.message
+    passes(exercise, answer)
 
 
-@pytest.mark.parametrize("exercise, answer, says", WRONG, ids=[f"{e.name}: {says}" for e, _, says in WRONG])
-def test_wrong_answers_in_no_list_get_a_useful_sentence(exercise, answer, says):
-    result = exercise.check(answer)
-    assert result.status == "failed"
-    assert says in result.message
-    assert result.message not in {m.hint for m in exercise.mistakes}
+@ANSWERS.each_wrong
+def test_wrong_answers_in_no_list_get_a_useful_sentence(exercise, answer, phrase):
+    fails_unlisted(exercise, answer, phrase)
 
 
-@pytest.mark.parametrize("exercise, name, phrase, answer", WRITTEN, ids=[f"{e.name}: {n}" for e, n, *_ in WRITTEN])
-def test_what_students_write_gets_the_hint_about_it(exercise, name, phrase, answer):
-    result = exercise.check(answer)
-    assert result.status == "failed"
-    assert phrase in result.message
-    assert result.message in {m.hint for m in exercise.mistakes}
+@ANSWERS.each_written
+def test_what_students_write_gets_the_hint_about_it(exercise, answer, phrase):
+    fails_listed(exercise, answer, phrase)
 
 
-@pytest.mark.parametrize("exercise, name, answer", DEGENERATE, ids=[f"{e.name}: {n}" for e, n, _ in DEGENERATE])
-def test_answers_that_are_right_in_easy_cases_alone_fail(exercise, name, answer):
-    result = exercise.check(answer)
-    assert result.status == "failed"
-    assert any(outcome.error is None for outcome in exercise.outcomes(answer)), "it should fail by its values"
+@ANSWERS.each_degenerate
+def test_answers_that_are_right_in_easy_cases_alone_fail(exercise, answer):
+    fails_by_values(exercise, answer)
 
 
 def test_every_exercise_has_enough_of_each():
     assert [e.number for e in EXERCISES] == ["2.1", "2.2", "2.3", "2.4"]
-    for exercise in EXERCISES:
-        assert sum(e is exercise for e, _ in RIGHT) >= 3
-        assert sum(e is exercise for e, *_ in WRONG) >= 8
-        assert sum(e is exercise for e, *_ in WRITTEN) >= 15
-        assert sum(e is exercise for e, *_ in DEGENERATE) >= 6
+    ANSWERS.enough(EXERCISES, right=3, wrong=8, written=15, degenerate=6)
 
 
 def test_the_loops_of_these_tests_are_right_where_no_knob_is_turned():

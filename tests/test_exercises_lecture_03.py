@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import re
 from typing import NamedTuple
 
 import numpy as np
@@ -11,17 +10,13 @@ import torch
 import torch.nn.functional as F
 from sacrebleu.metrics import BLEU
 
+from answers import cases, combinations_are_wrong, each_exercise, exercises_of, hints_are_short
 from course_utils import decoding, seq2seq
 from course_utils.exercises import lecture_03
-from course_utils.exercises.engine import Exercise
 
-EXERCISES = [value for value in vars(lecture_03).values() if isinstance(value, Exercise)]
-every_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda e: e.name)
+EXERCISES = exercises_of(lecture_03)
+every_exercise = each_exercise(EXERCISES)
 V, BOS, EOS = 6, 1, 2  # as in `decoding`
-
-
-def cases(exercise: Exercise) -> list:
-    return [pytest.param(probe.arguments(), id=probe.name) for probe in exercise.probes]
 
 
 class Prefixes(NamedTuple):
@@ -221,9 +216,7 @@ def test_the_numbers_and_the_order():
 
 @every_exercise
 def test_a_hint_on_a_mistake_has_at_most_two_sentences(exercise):
-    for mistake in exercise.mistakes:
-        text = re.sub(r"`[^`]*`", "x", mistake.hint)
-        assert len(re.findall(r"[.!?](?=\s|$)", text)) in (1, 2), mistake.name
+    hints_are_short(exercise)
 
 
 @every_exercise
@@ -237,8 +230,7 @@ def test_no_mistake_raises_an_error(exercise):
 
 @every_exercise
 def test_no_listed_combination_is_right_by_accident(exercise):
-    for mistake in exercise.combinations:
-        assert not exercise.does_the_same(mistake.function, exercise._right), mistake.name
+    combinations_are_wrong(exercise)
 
 
 def test_hints_that_speak_of_a_case_have_one():

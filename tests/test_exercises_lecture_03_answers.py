@@ -5,24 +5,15 @@ import math
 from collections import Counter
 
 import numpy as np
-import pytest
 import torch
 import torch.nn.functional as F
 
-from answers import Answers, names
+from answers import Answers, exercises_of, fails_listed, fails_unlisted, passes
 from course_utils.exercises import lecture_03
-from course_utils.exercises.engine import Exercise
 
 ANSWERS = Answers()  # the wrong ones are in no list
-right, wrong = ANSWERS.right, ANSWERS.wrong
-RIGHT, WRONG = ANSWERS.right_ones, ANSWERS.wrong_ones
-WRITTEN = []
-EXERCISES = [value for value in vars(lecture_03).values() if isinstance(value, Exercise)]
-
-
-def written(exercise, answers):
-    """Wrong answers as students write them, {name: (phrase, answer)}: the message must be a listed hint with phrase."""
-    WRITTEN.extend((exercise, name, phrase, answer) for name, (phrase, answer) in answers.items())
+right, wrong, written = ANSWERS.right, ANSWERS.wrong, ANSWERS.written
+EXERCISES = exercises_of(lecture_03)
 
 
 shift, loss = lecture_03.shift_right.reference, lecture_03.seq2seq_loss.reference
@@ -510,26 +501,19 @@ def newest(step, bos, eos, n, width):
 # ---- tests ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("exercise, answer", RIGHT, ids=names(RIGHT))
+@ANSWERS.each_right
 def test_right_but_unusual_answers_pass(exercise, answer):
-    result = exercise.check(answer)
-    assert result.status == "passed", result.message
+    passes(exercise, answer)
 
 
-@pytest.mark.parametrize("exercise, answer, says", WRONG, ids=[f"{e.name}: {says}" for e, _, says in WRONG])
-def test_wrong_answers_in_no_list_get_a_useful_sentence(exercise, answer, says):
-    result = exercise.check(answer, seconds=0.05) if "seconds" in says else exercise.check(answer)
-    assert result.status == "failed"
-    assert says in result.message
-    assert result.message not in {m.hint for m in exercise.mistakes}
+@ANSWERS.each_wrong
+def test_wrong_answers_in_no_list_get_a_useful_sentence(exercise, answer, phrase):
+    fails_unlisted(exercise, answer, phrase, **({"seconds": 0.05} if "seconds" in phrase else {}))
 
 
-@pytest.mark.parametrize("exercise, name, phrase, answer", WRITTEN, ids=[f"{e.name}: {n}" for e, n, *_ in WRITTEN])
-def test_what_students_write_gets_the_hint_about_it(exercise, name, phrase, answer):
-    result = exercise.check(answer)
-    assert result.status == "failed"
-    assert phrase in result.message
-    assert result.message in {m.hint for m in exercise.mistakes}
+@ANSWERS.each_written
+def test_what_students_write_gets_the_hint_about_it(exercise, answer, phrase):
+    fails_listed(exercise, answer, phrase)
 
 
 def test_the_loops_of_these_tests_are_right_where_no_knob_is_turned():
@@ -538,7 +522,4 @@ def test_the_loops_of_these_tests_are_right_where_no_knob_is_turned():
 
 
 def test_every_exercise_has_enough_of_each():
-    for exercise in EXERCISES:
-        assert sum(e is exercise for e, _ in RIGHT) >= 3
-        assert sum(e is exercise for e, *_ in WRONG) >= 6
-        assert sum(e is exercise for e, *_ in WRITTEN) >= 9
+    ANSWERS.enough(EXERCISES, right=3, wrong=6, written=9)

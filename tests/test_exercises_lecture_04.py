@@ -9,17 +9,14 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from answers import cases, combinations_are_wrong, each_exercise, exercises_of, hints_are_short
 from course_utils import attention
 from course_utils.exercises import lecture_04
 from course_utils.exercises.engine import Exercise
 
-EXERCISES = [value for value in vars(lecture_04).values() if isinstance(value, Exercise)]
-every_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda e: e.name)
+EXERCISES = exercises_of(lecture_04)
+every_exercise = each_exercise(EXERCISES)
 softmax, additive_attention, attention_decoder, self_attention = (e.reference for e in EXERCISES)
-
-
-def cases(exercise: Exercise) -> list:
-    return [pytest.param(probe.arguments(), id=probe.name) for probe in exercise.probes]
 
 
 def case(exercise: Exercise, name: str) -> tuple:
@@ -200,9 +197,7 @@ def test_the_numbers_and_the_order():
 
 @every_exercise
 def test_a_hint_on_a_mistake_has_at_most_two_sentences(exercise):
-    for mistake in exercise.mistakes:
-        text = re.sub(r"`[^`]*`", "x", mistake.hint)
-        assert len(re.findall(r"[.!?](?=\s|$)", text)) in (1, 2), mistake.name
+    hints_are_short(exercise)
 
 
 @every_exercise
@@ -216,8 +211,7 @@ def test_a_mistake_raises_an_error_only_where_sizes_differ(exercise):
 
 @every_exercise
 def test_no_listed_combination_is_right_by_accident(exercise):
-    for mistake in exercise.combinations:
-        assert not exercise.does_the_same(mistake.function, exercise._right), mistake.name
+    combinations_are_wrong(exercise)
 
 
 def test_an_error_message_shows_the_decoders_weights_by_their_shapes():

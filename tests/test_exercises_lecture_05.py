@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import re
 import warnings
 from fractions import Fraction
 
@@ -11,19 +10,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from answers import cases, combinations_are_wrong, each_exercise, exercises_of, hints_are_short
 from course_utils import attention
 from course_utils.exercises import lecture_05
-from course_utils.exercises.engine import Exercise
 
-EXERCISES = [value for value in vars(lecture_05).values() if isinstance(value, Exercise)]
-every_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda e: e.name)
+EXERCISES = exercises_of(lecture_05)
+every_exercise = each_exercise(EXERCISES)
 variance = lecture_05.dot_product_variance.reference
 attend = lecture_05.scaled_dot_product_attention.reference
 jacobian = lecture_05.softmax_jacobian.reference
-
-
-def cases(exercise: Exercise) -> list:
-    return [pytest.param(probe.arguments(), id=probe.name) for probe in exercise.probes]
 
 
 # ---- 5.1 ------------------------------------------------------------------------------------------------------------
@@ -199,9 +194,7 @@ def test_the_numbers_in_the_advice_are_those_of_the_cases():
 
 @every_exercise
 def test_a_hint_on_a_mistake_has_at_most_two_sentences(exercise):
-    for mistake in exercise.mistakes:
-        text = re.sub(r"`[^`]*`", "x", mistake.hint)
-        assert len(re.findall(r"[.!?](?=\s|$)", text)) in (1, 2), mistake.name
+    hints_are_short(exercise)
 
 
 @every_exercise
@@ -217,5 +210,4 @@ def test_only_shapes_that_do_not_fit_and_masks_of_none_raise_an_error(exercise):
 
 @every_exercise
 def test_no_listed_combination_is_right_by_accident(exercise):
-    for mistake in exercise.combinations:
-        assert not exercise.does_the_same(mistake.function, exercise._right), mistake.name
+    combinations_are_wrong(exercise)

@@ -1,21 +1,19 @@
 """Explorers: what Python computes against autograd, what the browser computes against Python, and the view itself."""
 
 import base64
-import json
 import math
 import re
-from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
 import torch
 import traitlets
-from playwright.sync_api import Browser, Page
 
-from browser import launched
+import explorer_page
 from course_utils.explorers import GradientFlow, gradient_flow
 from course_utils.explorers.base import Explorer, _read
 from course_utils.plots import COLORS
+from explorer_page import change, curve, frame, set_to
 
 SETTINGS = [
     (0.9, 0.5, 0, False),
@@ -30,46 +28,6 @@ SETTINGS = [
     (0.9, 0.5, 2, True),
     (3.0, 3.0, 6, True),  # the largest: above 1e28
 ]
-TRAITS = ("packed", "sizes", "unit", "gain", "input_scale", "seed", "linear")
-PAGE = """<!doctype html><meta charset="utf-8"><style>body { margin: 0 }</style><body></body>"""
-# What anywidget hands to render(): a model with get, set, on, off and save_changes.
-STUB = """
-class Model {
-  constructor(values) { this.values = values; this.listeners = []; this.saves = 0; }
-  get(name) { return this.values[name]; }
-  set(name, value) {
-    if (this.values[name] === value) return;
-    this.values[name] = value;
-    for (const [event, call] of [...this.listeners]) if (event === "change:" + name) call();
-  }
-  on(event, call) { this.listeners.push([event, call]); }
-  off(event, call) { this.listeners = this.listeners.filter(([e, c]) => e !== event || c !== call); }
-  save_changes() { this.saves += 1; }
-}
-async function start([script, style, values]) {
-  document.head.append(Object.assign(document.createElement("style"), { textContent: style }));
-  window.view = await import(URL.createObjectURL(new Blob([script], { type: "text/javascript" })));
-  window.model = new Model(values);
-  window.el = document.body.appendChild(document.createElement("div"));
-  window.end = await view.default.render({ model, el });
-}
-"""
-# Texts that stick out of the picture, texts under 14 px, and pairs of texts that overlap.
-LAYOUT = """() => {
-  const box = document.querySelector('svg[role=img]').getBoundingClientRect();
-  const texts = [...document.querySelectorAll('svg text')].filter(text => text.textContent);
-  const rects = texts.map(text => text.getBoundingClientRect());
-  const outside = r => r.left < box.left || r.right > box.right + 1 || r.top < box.top || r.bottom > box.bottom;
-  const cross = (a, b) => a.left + 2 < b.right && b.left + 2 < a.right && a.top + 8 < b.bottom && b.top + 8 < a.bottom;
-  const size = element => parseFloat(getComputedStyle(element).fontSize);
-  const small = [...el.querySelectorAll('p, span, output, button, text')].filter(element => size(element) < 14);
-  const words = list => list.map(element => element.textContent);
-  const pairs = texts.flatMap((text, i) => texts.slice(0, i).map((other, j) => [i, j]));
-  const overlapping = pairs.filter(([i, j]) => cross(rects[i], rects[j]));
-  return [words(texts.filter((_, i) => outside(rects[i]))), words(small),
-          overlapping.map(([i, j]) => words([texts[i], texts[j]]))];
-}"""
-Open = Callable[..., Page]
 
 
 # ---- What Python computes ---------------------------------------------------------------------------------------
@@ -160,11 +118,9 @@ def test_settings_stay_in_range_later():
 
 
 def test_output_has_view_picture_and_text():
-    data, metadata = GradientFlow(2, 0.1)._repr_mimebundle_()
-    assert data["text/plain"] == "GradientFlow(gain=2.0, input_scale=0.1, seed=0, linear=False)"
-    assert "application/vnd.jupyter.widget-view+json" in data
-    assert data["image/png"].startswith(b"\x89PNG")
-    assert metadata["image/png"]["alt"].startswith("Gradient grows by 10 to the power 3.5 over 60 steps")
+    flow = GradientFlow(2, 0.1)
+    explorer_page.gives_view_picture_and_text(flow, "GradientFlow(gain=2.0, input_scale=0.1, seed=0, linear=False)")
+    assert flow.alt.startswith("Gradient grows by 10 to the power 3.5 over 60 steps")
 
 
 @pytest.mark.parametrize("linear", [False, True])
@@ -184,11 +140,7 @@ def test_alt_names_the_finding():
 
 
 def test_state_is_small_and_needs_nothing_from_elsewhere():
-    flow = GradientFlow()
-    state = {key: value for key, value in flow.get_state().items() if key not in ("layout", "tooltip")}
-    assert len(json.dumps(state)) < 100_000
-    assert not re.search(r"^\s*import\b|https?://(?!www\.w3\.org/2000/svg)|\bimport\(|fetch\(", flow._esm, re.MULTILINE)
-    assert not re.search(r"@import|url\(", flow._css)
+    explorer_page.stands_alone(GradientFlow(), 100_000)
 
 
 def test_colors_are_those_of_the_course():
@@ -213,44 +165,7 @@ def test_an_explorer_without_picture_says_so():
 # ---- The view in Chromium ----------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with launched() as browser:
-        yield browser
-
-
-@pytest.fixture
-def show(chromium) -> Iterator[Open]:
-    """A function that shows an explorer on a blank page; afterwards the page must have had no error."""
-    pages, errors = [], []
-
-    def open_page(flow: GradientFlow, width: int = 1200, height: int = 720) -> Page:
-        page = chromium.new_page(viewport={"width": width, "height": height})
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-        page.set_content(PAGE)
-        page.add_script_tag(content=STUB)
-        page.evaluate("start", [flow._esm, flow._css, {name: getattr(flow, name) for name in TRAITS}])
-        pages.append(page)
-        return page
-
-    yield open_page
-    for page in pages:
-        page.close()
-    assert errors == []
-
-
-def frame(page) -> None:
-    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
-
-
-def change(page, **values) -> None:
-    page.evaluate("values => { for (const name in values) model.set(name, values[name]); }", values)
-    frame(page)
-
-
-def curve(page) -> str:
-    return page.locator("svg path.gradient").get_attribute("d")
+chromium, show = explorer_page.chromium, explorer_page.show
 
 
 def test_browser_and_python_compute_the_same_numbers(show):
@@ -258,7 +173,7 @@ def test_browser_and_python_compute_the_same_numbers(show):
     for setting in SETTINGS:
         flow = GradientFlow(*setting)
         expected = flow.compute()
-        change(page, **dict(zip(flow.settings, setting, strict=True)))
+        set_to(page, GradientFlow, setting)
         got = page.evaluate("view.compute(model)")
         np.testing.assert_allclose(np.array(got["norms"], float), expected["norms"], rtol=1e-6, err_msg=str(setting))
         np.testing.assert_allclose(np.array(got["bound"], float), expected["bound"], rtol=1e-10)
@@ -305,19 +220,8 @@ def test_arrow_keys_move_the_slider_the_model_and_the_picture(show):
 
 
 def test_every_control_is_reached_by_tab_in_reading_order_with_visible_focus(show):
-    page = show(GradientFlow())
-    names = []
-    for _ in range(7):
-        page.keyboard.press("Tab")
-        focused = page.evaluate(
-            """() => { const e = document.activeElement, s = getComputedStyle(e);
-                return [e.ariaLabel || e.closest('label')?.innerText || e.innerText, s.outlineStyle, s.outlineWidth,
-                        e.dataset.lmSuppressShortcuts]; }"""
-        )
-        names.append(focused[0].strip())
-        assert focused[1:] == ["solid", "3px", "true"]
+    names = explorer_page.reached_by_tab(show(GradientFlow()))
     assert names == ["gain", "input scale", "seed", "linear (no tanh)", "vanish", "explode", "saturate"]
-    assert page.locator("input, button, select").count() == 7
 
 
 @pytest.mark.parametrize(("name", "verb"), [("vanish", "falls"), ("explode", "grows"), ("saturate", "falls")])
@@ -357,14 +261,8 @@ def test_picture_and_words_say_the_same(show):
 
 
 def test_nothing_is_cut_or_overlaps(show):
-    page = show(GradientFlow())
-    for width in (390, 600, 760, 1000, 1200):
-        page.set_viewport_size({"width": width, "height": 900})
-        for gain, scale, linear in ((0.9, 0.5, False), (3.0, 0.0, False), (0.2, 3.0, False), (3.0, 1.0, True)):
-            change(page, gain=gain, input_scale=scale, linear=linear)
-            case = (width, gain, scale, linear)
-            assert page.evaluate("document.documentElement.scrollWidth") <= width, case
-            assert page.evaluate(LAYOUT) == [[], [], []], case
+    settings = [(0.9, 0.5, 0, False), (3.0, 0.0, 0, False), (0.2, 3.0, 0, False), (3.0, 1.0, 0, True)]
+    explorer_page.nothing_is_cut(show(GradientFlow()), GradientFlow, settings, (390, 600, 760, 1000, 1200))
 
 
 def test_fits_a_slide_under_its_heading(show):
@@ -411,10 +309,7 @@ def test_text_and_curves_stand_out_on_white_and_on_dark(show):
 
 
 def test_closing_a_view_removes_its_listeners(show):
-    page = show(GradientFlow())
-    assert page.evaluate("model.listeners.length") > 0
-    page.evaluate("end()")
-    assert page.evaluate("model.listeners.length") == 0
+    explorer_page.closing_removes_listeners(show(GradientFlow()))
 
 
 def test_two_views_of_one_model_stay_together(show):

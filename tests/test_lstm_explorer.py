@@ -1,22 +1,19 @@
 """The LSTM explorer: what Python computes against torch, what the browser computes against Python, and the view."""
 
-import json
 import math
 import re
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
 import torch
 import traitlets
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from playwright.sync_api import Browser, Page
 
-from browser import launched
+import explorer_page
 from course_utils.explorers import LSTMUnit
 from course_utils.explorers.lstm_cell import LAG, PULSES, T
-from test_explorers import LAYOUT, PAGE, STUB, Open, change, curve, frame
+from explorer_page import change, curve, frame, said, set_to
 
 SETTINGS = [
     (0.95, 1.0, 1.0, 0),
@@ -29,7 +26,6 @@ SETTINGS = [
     (0.97, 0.33, 0.77, 3),  # and at it
     (1.0, 1.0, 0.0, 40),
 ]
-TRAITS = ("candidates", "f", "i", "o", "reset")
 GATE = st.floats(0, 1)
 
 
@@ -79,6 +75,7 @@ def test_tanh_network_equals_torchs_with_weight_f_and_no_reset(setting):
     np.testing.assert_allclose(unit.compute()["rnn"], by_step[::-1], rtol=1e-12, atol=1e-300)
 
 
+@settings(deadline=None)
 @given(f=GATE, i=GATE, o=GATE, reset=st.integers(0, T))
 def test_the_cell_keeps_what_the_gradient_says(f, i, o, reset):
     """c_T is the sum of what was written, each times the gradient at its lag; no squashed path keeps more."""
@@ -137,11 +134,7 @@ def test_settings_stay_in_range_later():
 
 
 def test_output_has_view_picture_and_text():
-    data, metadata = LSTMUnit(0.5)._repr_mimebundle_()
-    assert data["text/plain"] == "LSTMUnit(f=0.5, i=1.0, o=1.0, reset=0)"
-    assert "application/vnd.jupyter.widget-view+json" in data
-    assert data["image/png"].startswith(b"\x89PNG")
-    assert metadata["image/png"]["alt"] == LSTMUnit(0.5).alt
+    explorer_page.gives_view_picture_and_text(LSTMUnit(0.5), "LSTMUnit(f=0.5, i=1.0, o=1.0, reset=0)")
 
 
 def test_png_is_the_same_each_time_and_follows_the_settings():
@@ -184,44 +177,13 @@ def test_alt_names_the_finding(setting, words):
 
 
 def test_state_is_small_and_needs_nothing_from_elsewhere():
-    unit = LSTMUnit()
-    state = {key: value for key, value in unit.get_state().items() if key not in ("layout", "tooltip")}
-    assert len(json.dumps(state)) < 50_000
-    assert not re.search(r"^\s*import\b|https?://(?!www\.w3\.org/2000/svg)|\bimport\(|fetch\(", unit._esm, re.MULTILINE)
+    explorer_page.stands_alone(LSTMUnit(), 50_000)
 
 
 # ---- The view in Chromium ----------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with launched() as browser:
-        yield browser
-
-
-@pytest.fixture
-def show(chromium) -> Iterator[Open]:
-    """A function that shows the explorer on a blank page; afterwards the page must have had no error."""
-    pages, errors = [], []
-
-    def open_page(unit: LSTMUnit, width: int = 1168, height: int = 720) -> Page:
-        page = chromium.new_page(viewport={"width": width, "height": height})
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-        page.set_content(PAGE)
-        page.add_script_tag(content=STUB)
-        page.evaluate("start", [unit._esm, unit._css, {name: getattr(unit, name) for name in TRAITS}])
-        pages.append(page)
-        return page
-
-    yield open_page
-    for page in pages:
-        page.close()
-    assert errors == []
-
-
-def words(page: Page) -> str:
-    return page.get_by_role("img").get_attribute("aria-label").replace("\N{MINUS SIGN}", "-")
+chromium, show = explorer_page.chromium, explorer_page.show
 
 
 def test_browser_and_python_say_and_compute_the_same(show):
@@ -229,12 +191,12 @@ def test_browser_and_python_say_and_compute_the_same(show):
     for setting in [*SETTINGS, (0.9999, 1.0, 1.0, 0), (0.13, 0.7, 1.0, 26)]:
         unit = LSTMUnit(*setting)
         expected = unit.compute()
-        change(page, **dict(zip(unit.settings, setting, strict=True)))
+        set_to(page, LSTMUnit, setting)
         got = page.evaluate("view.compute(model)")
         for name in ("c", "h", "written", "gradient", "rnn"):
             np.testing.assert_allclose(np.array(got[name], float), expected[name], rtol=1e-9, atol=0, err_msg=name)
         assert (got["left"], got["lag"], got["pulses"]) == (expected["left"], LAG, sorted(PULSES))
-        assert words(page) == unit.alt, setting
+        assert said(page) == unit.alt, setting
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
@@ -249,13 +211,13 @@ def test_arrow_keys_move_every_slider_the_model_and_the_words(show):
     page = show(LSTMUnit(0.9, 0.5, 0.5, 11))
     sliders = {"forget gate f": "f", "input gate i": "i", "output gate o": "o", "reset at step": "reset"}
     for label, name in sliders.items():
-        before, said = page.evaluate("n => model.get(n)", name), words(page)
+        before, words = page.evaluate("n => model.get(n)", name), said(page)
         page.get_by_role("slider", name=label).focus()
         page.keyboard.press("ArrowRight")
         frame(page)
         moved = 1 if name == "reset" else 0.01
         assert page.evaluate("n => model.get(n)", name) == pytest.approx(before + moved)
-        assert words(page) != said
+        assert said(page) != words
     assert page.evaluate("model.saves") == 4
 
 
@@ -272,21 +234,9 @@ def test_the_reset_is_read_as_a_step_or_never(show):
 
 
 def test_every_control_is_reached_by_tab_in_reading_order(show):
-    page = show(LSTMUnit())
-    names = []
-    for _ in range(7):
-        page.keyboard.press("Tab")
-        names.append(
-            page.evaluate(
-                """() => { const e = document.activeElement, s = getComputedStyle(e);
-                    return [e.ariaLabel || e.innerText, s.outlineStyle, e.dataset.lmSuppressShortcuts]; }"""
-            )
-        )
-    assert [name for name, *_ in names] == [
+    assert explorer_page.reached_by_tab(show(LSTMUnit())) == [
         "forget gate f", "input gate i", "output gate o", "reset at step", "remember", "forget", "overwrite",
     ]  # fmt: skip
-    assert {tuple(rest) for _, *rest in names} == {("solid", "true")}
-    assert page.locator("input, button, select").count() == 7
 
 
 @pytest.mark.parametrize(
@@ -306,7 +256,7 @@ def test_the_reason_fits_the_numbers(show):
     page = show(LSTMUnit())
     reasons = {}
     for setting in SETTINGS:
-        change(page, **dict(zip(LSTMUnit.settings, setting, strict=True)))
+        set_to(page, LSTMUnit, setting)
         reasons[setting] = page.locator(".finding + p").inner_text()
     starts = {(0.95, 1.0, 1.0, 0): "Each step keeps 0.95", (1.0, 0.4, 1.0, 0): "f = 1: the cell only adds",
               (0.5, 1.0, 1.0, 0): "Each step keeps 0.50", (1.0, 1.0, 1.0, 12): "f is 0 at step 12",
@@ -342,14 +292,8 @@ def test_curves_lie_where_the_numbers_say(show):
 
 
 def test_nothing_is_cut_or_overlaps(show):
-    page = show(LSTMUnit())
-    for width in (390, 600, 760, 1000, 1168, 1200):
-        page.set_viewport_size({"width": width, "height": 900})
-        for setting in [*SETTINGS, (1.0, 1.0, 1.0, 20), (1.0, 1.0, 1.0, 21)]:
-            change(page, **dict(zip(LSTMUnit.settings, setting, strict=True)))
-            case = (width, setting)
-            assert page.evaluate("document.documentElement.scrollWidth") <= width, case
-            assert page.evaluate(LAYOUT) == [[], [], []], case
+    cases = [*SETTINGS, (1.0, 1.0, 1.0, 20), (1.0, 1.0, 1.0, 21)]
+    explorer_page.nothing_is_cut(show(LSTMUnit()), LSTMUnit, cases, (390, 600, 760, 1000, 1168, 1200))
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
@@ -371,7 +315,4 @@ def test_curves_take_the_courses_colors_on_white_and_on_dark(show):
 
 
 def test_closing_a_view_removes_its_listeners(show):
-    page = show(LSTMUnit())
-    assert page.evaluate("model.listeners.length") > 0
-    page.evaluate("end()")
-    assert page.evaluate("model.listeners.length") == 0
+    explorer_page.closing_removes_listeners(show(LSTMUnit()))

@@ -1,23 +1,21 @@
 """The explorer of √d_k: what Python computes against torch, what the browser computes against Python, and the view."""
 
 import base64
-import json
 import math
 import re
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
 import torch
 import traitlets
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
-from browser import launched
+import explorer_page
 from course_utils.explorers import DotProductScale
 from course_utils.explorers.scaling import SCALES, SEEDS, UNIT, WIDTHS, S, draw, entropy, jacobian_norm, logits, sums
-from test_explorers import LAYOUT, PAGE, STUB, Open, change, frame
+from explorer_page import change, frame, said, set_to
 
 NONE, ROOT, FULL = SCALES
 SETTINGS = [
@@ -35,7 +33,6 @@ SETTINGS = [
     (4, NONE, 0.0, 1),
     (2, ROOT, 0.1, 5),
 ]
-TRAITS = ("packed", "sizes", "unit", "d_k", "scale", "mean", "seed")
 FACTOR = {NONE: lambda d_k: 1.0, ROOT: lambda d_k: 1 / math.sqrt(d_k), FULL: lambda d_k: 1 / d_k}
 
 
@@ -62,6 +59,7 @@ def test_numbers_equal_those_of_torch(setting):
     assert (result["center"], result["spread"]) == pytest.approx((values.mean().item(), values.std().item()))
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(-700, 700), min_size=S, max_size=S))
 def test_norm_and_entropy_keep_to_their_bounds(values):
     p = torch.softmax(torch.tensor(values, dtype=torch.float64), dim=0).numpy()
@@ -169,11 +167,8 @@ def test_settings_stay_in_range_later():
 
 
 def test_output_has_view_picture_and_text():
-    data, metadata = DotProductScale(256, ROOT)._repr_mimebundle_()
-    assert data["text/plain"] == "DotProductScale(d_k=256, scale='1/sqrt(d_k)', mean=0.0, seed=0)"
-    assert "application/vnd.jupyter.widget-view+json" in data
-    assert data["image/png"].startswith(b"\x89PNG")
-    assert metadata["image/png"]["alt"] == DotProductScale(256, ROOT).alt
+    words = "DotProductScale(d_k=256, scale='1/sqrt(d_k)', mean=0.0, seed=0)"
+    explorer_page.gives_view_picture_and_text(DotProductScale(256, ROOT), words)
 
 
 def test_png_is_the_same_each_time_and_follows_the_settings():
@@ -212,49 +207,13 @@ def test_alt_names_the_finding():
 
 
 def test_state_is_small_and_needs_nothing_from_elsewhere():
-    explorer = DotProductScale()
-    state = {key: value for key, value in explorer.get_state().items() if key not in ("layout", "tooltip")}
-    assert len(json.dumps(state)) < 80_000
-    outside = r"^\s*import\b|https?://(?!www\.w3\.org/2000/svg)|\bimport\(|fetch\("
-    assert not re.search(outside, explorer._esm, re.MULTILINE)
+    explorer_page.stands_alone(DotProductScale(), 80_000)
 
 
 # ---- The view in Chromium ----------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with launched() as browser:
-        yield browser
-
-
-@pytest.fixture
-def show(chromium) -> Iterator[Open]:
-    """A function that shows the explorer on a blank page; afterwards the page must have had no error."""
-    pages, errors = [], []
-
-    def open_page(explorer: DotProductScale, width: int = 1168, height: int = 720) -> Page:
-        page = chromium.new_page(viewport={"width": width, "height": height})
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-        page.set_content(PAGE)
-        page.add_script_tag(content=STUB)
-        page.evaluate("start", [explorer._esm, explorer._css, {name: getattr(explorer, name) for name in TRAITS}])
-        pages.append(page)
-        return page
-
-    yield open_page
-    for page in pages:
-        page.close()
-    assert errors == []
-
-
-def words(page: Page) -> str:
-    return page.get_by_role("img").get_attribute("aria-label").replace("\N{MINUS SIGN}", "-")
-
-
-def set_to(page: Page, setting: tuple) -> None:
-    change(page, **dict(zip(DotProductScale.settings, setting, strict=True)))
+chromium, show = explorer_page.chromium, explorer_page.show
 
 
 def why(page: Page) -> str:
@@ -266,7 +225,7 @@ def test_browser_and_python_say_and_compute_the_same(show):
     for setting in SETTINGS:
         explorer = DotProductScale(*setting)
         expected = explorer.compute()
-        set_to(page, setting)
+        set_to(page, DotProductScale, setting)
         got = page.evaluate(
             """() => { const r = view.compute(model), { curves } = r;
                 return { ...r, logits: [...r.logits], weights: [...r.weights],
@@ -276,7 +235,7 @@ def test_browser_and_python_say_and_compute_the_same(show):
             np.testing.assert_allclose(got[name], expected[name], rtol=1e-9, atol=0, err_msg=f"{setting} {name}")
         for name in ("entropy", "share"):
             assert got[name] == pytest.approx(expected[name], rel=1e-9, abs=1e-14), (setting, name)
-        assert words(page) == explorer.alt, setting
+        assert said(page) == explorer.alt, setting
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
@@ -290,15 +249,15 @@ def test_title_reads_like_the_alt_text(show, setting):
 def test_arrow_keys_move_every_control_the_model_and_the_words(show):
     page = show(DotProductScale(64, NONE, 0.3, 5))
     for label, name, moved in (("width d_k", "d_k", 128), ("mean of entries", "mean", 0.4), ("seed", "seed", 6)):
-        said = words(page)
+        before = said(page)
         page.get_by_role("slider", name=label).press("ArrowRight")
         frame(page)
         assert page.evaluate("n => model.get(n)", name) == pytest.approx(moved)
-        assert words(page) != said
-    said = words(page)
+        assert said(page) != before
+    before = said(page)
     page.get_by_role("combobox", name="scale").press("ArrowDown")
     frame(page)
-    assert page.evaluate("model.get('scale')") == ROOT and words(page) != said
+    assert page.evaluate("model.get('scale')") == ROOT and said(page) != before
     assert page.evaluate("model.saves") == 4
 
 
@@ -315,21 +274,9 @@ def test_the_width_is_read_as_a_number_not_as_its_exponent(show):
 
 
 def test_every_control_is_reached_by_tab_in_reading_order(show):
-    page = show(DotProductScale())
-    names = []
-    for _ in range(7):
-        page.keyboard.press("Tab")
-        names.append(
-            page.evaluate(
-                """() => { const e = document.activeElement, s = getComputedStyle(e);
-                    return [e.ariaLabel || e.innerText, s.outlineStyle, e.dataset.lmSuppressShortcuts]; }"""
-            )
-        )
-    assert [name for name, *_ in names] == [
+    assert explorer_page.reached_by_tab(show(DotProductScale())) == [
         "width d_k", "scale", "mean of entries", "seed", "saturate", "divide by √d_k", "divide by d_k",
     ]  # fmt: skip
-    assert {tuple(rest) for _, *rest in names} == {("solid", "true")}
-    assert page.locator("input, button, select").count() == 7
 
 
 @pytest.mark.parametrize(
@@ -359,7 +306,7 @@ def test_the_reason_fits_the_numbers(show):
         (1024, FULL, 0.5, 0): "Mean 0.5 adds about 0.25 to all logits, .* still tiny",
     }
     for setting, pattern in reasons.items():
-        set_to(page, setting)
+        set_to(page, DotProductScale, setting)
         assert re.search(pattern, why(page)), (setting, why(page))
 
 
@@ -369,7 +316,7 @@ def test_what_the_reasons_claim_holds_for_every_seed(show):
     for seed in range(0, SEEDS, 7):
         for d_k in WIDTHS[1::2]:
             for scale in (NONE, ROOT):
-                set_to(page, (d_k, scale, 0.0, seed))
+                set_to(page, DotProductScale, (d_k, scale, 0.0, seed))
                 said, largest = why(page), DotProductScale(d_k, scale, 0.0, seed).compute()["weights"].max()
                 if "takes nearly all" in said or "far ahead" in said:
                     assert largest > 0.85, (seed, d_k, scale)
@@ -425,26 +372,19 @@ def test_a_norm_below_the_axis_is_shown_by_a_triangle(show):
     mark = page.locator("path.own").nth(1)
     assert "a6.5" in mark.get_attribute("d")
     seed = int(np.argmin(jacobian_norm(torch.softmax(torch.tensor(logits(0.0, NONE)[:, -1]), -1).numpy())))
-    set_to(page, (1024, NONE, 0.0, seed))
+    set_to(page, DotProductScale, (1024, NONE, 0.0, seed))
     assert DotProductScale(1024, NONE, 0.0, seed).compute()["norm"] < 1e-12
     assert "a6.5" not in mark.get_attribute("d") and "a6.5" in page.locator("path.own").first.get_attribute("d")
 
 
 def test_nothing_is_cut_or_overlaps(show):
-    page = show(DotProductScale())
-    for width in (390, 600, 760, 1000, 1168, 1200):
-        page.set_viewport_size({"width": width, "height": 900})
-        for setting in SETTINGS:
-            set_to(page, setting)
-            case = (width, setting)
-            assert page.evaluate("document.documentElement.scrollWidth") <= width, case
-            assert page.evaluate(LAYOUT) == [[], [], []], case
+    explorer_page.nothing_is_cut(show(DotProductScale()), DotProductScale, SETTINGS, (390, 600, 760, 1000, 1168, 1200))
 
 
 def test_fits_a_slide_under_its_heading(show):
     page = show(DotProductScale(), 1168, 720)
     for setting in SETTINGS:
-        set_to(page, setting)
+        set_to(page, DotProductScale, setting)
         assert page.evaluate("el.getBoundingClientRect().height") <= 560, setting
 
 
@@ -458,7 +398,4 @@ def test_curves_take_the_courses_colors_on_white_and_on_dark(show):
 
 
 def test_closing_a_view_removes_its_listeners(show):
-    page = show(DotProductScale())
-    assert page.evaluate("model.listeners.length") > 0
-    page.evaluate("end()")
-    assert page.evaluate("model.listeners.length") == 0
+    explorer_page.closing_removes_listeners(show(DotProductScale()))

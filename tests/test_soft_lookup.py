@@ -1,23 +1,19 @@
 """The explorer of a soft dictionary: its numbers against independent ones, the browser's against Python's, the view."""
 
-import json
 import math
 import re
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
 import torch
 import traitlets
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from playwright.sync_api import Browser
 
-from browser import launched
+import explorer_page
 from course_utils.explorers import SoftLookup
 from course_utils.explorers.soft_lookup import ENTRIES, NAMES
-from test_attention_steps import explorer_pages, said
-from test_explorers import LAYOUT, Open, change, frame
+from explorer_page import change, frame, said
 
 SETTINGS = [
     (0.2, 0.3),
@@ -63,6 +59,7 @@ def test_curve_is_gaussian_kernel_regression(setting):
     np.testing.assert_allclose(result["curve"][seen], expected[seen], atol=1e-9)
 
 
+@settings(deadline=None)
 @given(q=QUERY, tau=TEMPERATURE)
 def test_the_output_is_a_weighted_mean_on_the_curve(q, tau):
     result = SoftLookup(q, tau).compute()
@@ -73,6 +70,7 @@ def test_the_output_is_a_weighted_mean_on_the_curve(q, tau):
     assert result["curve"][near] == pytest.approx(at_grid["output"], abs=1e-9)
 
 
+@settings(deadline=None)
 @given(q=QUERY)
 def test_low_temperature_is_a_hard_lookup_and_high_the_mean(q):
     first, second = np.sort(np.abs(q - KEYS))[:2]
@@ -115,11 +113,7 @@ def test_settings_stay_in_range_later():
 
 
 def test_output_has_view_picture_and_text():
-    data, metadata = SoftLookup(0.5)._repr_mimebundle_()
-    assert data["text/plain"] == "SoftLookup(query=0.5, temperature=0.3)"
-    assert "application/vnd.jupyter.widget-view+json" in data
-    assert data["image/png"].startswith(b"\x89PNG")
-    assert metadata["image/png"]["alt"] == SoftLookup(0.5).alt
+    explorer_page.gives_view_picture_and_text(SoftLookup(0.5), "SoftLookup(query=0.5, temperature=0.3)")
 
 
 def test_png_is_the_same_each_time_and_follows_the_settings():
@@ -153,27 +147,13 @@ def test_alt_names_the_finding(setting, words):
 
 
 def test_state_is_small_and_needs_nothing_from_elsewhere():
-    lookup = SoftLookup()
-    state = {key: value for key, value in lookup.get_state().items() if key not in ("layout", "tooltip")}
-    assert len(json.dumps(state)) < 50_000
-    assert not re.search(
-        r"^\s*import\b|https?://(?!www\.w3\.org/2000/svg)|\bimport\(|fetch\(", lookup._esm, re.MULTILINE
-    )
+    explorer_page.stands_alone(SoftLookup(), 50_000)
 
 
 # ---- The view in Chromium ----------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with launched() as browser:
-        yield browser
-
-
-@pytest.fixture
-def show(chromium) -> Iterator[Open]:
-    with explorer_pages(chromium) as open_page:
-        yield open_page
+chromium, show = explorer_page.chromium, explorer_page.show
 
 
 def test_browser_and_python_say_and_compute_the_same(show):
@@ -210,21 +190,9 @@ def test_arrow_keys_move_both_sliders_the_model_and_the_words(show):
 
 
 def test_every_control_is_reached_by_tab_in_reading_order(show):
-    page = show(SoftLookup())
-    names = []
-    for _ in range(5):
-        page.keyboard.press("Tab")
-        names.append(
-            page.evaluate(
-                """() => { const e = document.activeElement, s = getComputedStyle(e);
-                    return [e.ariaLabel || e.innerText, s.outlineStyle, e.dataset.lmSuppressShortcuts]; }"""
-            )
-        )
-    assert [name for name, *_ in names] == [
+    assert explorer_page.reached_by_tab(show(SoftLookup())) == [
         "query q", "temperature τ (log scale)", "hard look-up", "soft look-up", "mean of all",
     ]  # fmt: skip
-    assert {tuple(rest) for _, *rest in names} == {("solid", "true")}
-    assert page.locator("input, button, select").count() == 5
 
 
 @pytest.mark.parametrize(
@@ -273,14 +241,8 @@ def test_query_key_and_value_have_their_colors(show):
 
 
 def test_nothing_is_cut_or_overlaps(show):
-    page = show(SoftLookup())
-    for width in (390, 600, 899, 900, 1000, 1168, 1200):
-        page.set_viewport_size({"width": width, "height": 900})
-        for q, tau in [*SETTINGS, (1.4, 0.3), (1.45, 0.3)]:
-            change(page, query=q, temperature=tau)
-            case = (width, q, tau)
-            assert page.evaluate("document.documentElement.scrollWidth") <= width, case
-            assert page.evaluate(LAYOUT) == [[], [], []], case
+    cases = [*SETTINGS, (1.4, 0.3), (1.45, 0.3)]
+    explorer_page.nothing_is_cut(show(SoftLookup()), SoftLookup, cases, (390, 600, 899, 900, 1000, 1168, 1200))
 
 
 def test_fits_a_slide_under_its_heading_and_states_its_formula(show):
@@ -294,7 +256,4 @@ def test_fits_a_slide_under_its_heading_and_states_its_formula(show):
 
 
 def test_closing_a_view_removes_its_listeners(show):
-    page = show(SoftLookup())
-    assert page.evaluate("model.listeners.length") > 0
-    page.evaluate("end()")
-    assert page.evaluate("model.listeners.length") == 0
+    explorer_page.closing_removes_listeners(show(SoftLookup()))

@@ -1,11 +1,12 @@
 """Attention: a query is scored against keys, a softmax makes weights of the scores, and the values are averaged.
 
 By hand in NumPy for one query, or one sentence: `softmax`, `additive_scores`, `additive_attention` and
-`dot_product_attention`.  Batched in torch: masks, `masked_softmax`, `scaled_dot_product_attention` and the scores of a
-recurrent decoder.  A mask is boolean and True where a query may attend to a key, everywhere.
+`dot_product_attention`.  Batched in torch: masks, `masked_softmax`, `scaled_dot_product_attention`, multi-head
+attention and the scores of a recurrent decoder.  A mask is boolean and True where a query may attend to a key.
 
 Rows are tokens.  B is the number of rows of a batch, T the number of queries, S that of keys and values, K the width
-of a query and of a key, d_v that of a value and d_a that of the hidden layer of an additive score.
+of a query and of a key, d_v that of a value and d_a that of the hidden layer of an additive score; H is the number of
+heads and D = H K the width of a model.
 """
 
 import math
@@ -116,20 +117,6 @@ def causal_mask(T: int, device: torch.device | None = None) -> Tensor:
     return torch.ones(T, T, dtype=torch.bool, device=device).tril()
 
 
-def sinusoidal_positions(T: int, d: int) -> Tensor:
-    """A vector of d numbers for each of the places 0 … T - 1: (T, d), sines and cosines in turn, float32.
-
-    Numbers 2i and 2i + 1 of place t are the sine and the cosine of t / 10000^(2i/d); d may be odd.
-    Raises ValueError unless T and d are positive integers.
-    Source: Vaswani et al. (2017), section 3.5.
-    """
-    for name, value in (("T", T), ("d", d)):
-        in_range(value, name, low=1, integer=True)
-    pair = torch.arange(d) // 2  # (d,)
-    angle = torch.arange(T, dtype=torch.float64)[:, None] / 10_000 ** (2 * pair / d).double()  # (T, d)
-    return torch.where(torch.arange(d) % 2 == 0, angle.sin(), angle.cos()).float()  # (T, d)
-
-
 def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """Softmax of scores (..., S) along the last dimension among the keys that the mask allows.
 
@@ -176,6 +163,114 @@ def scaled_dot_product_attention(
     nothing = ~mask.any(dim=-1, keepdim=True)  # (..., T, 1)
     # Such a query attends to everything, and what it gets is thrown away: NaN in some versions of torch otherwise.
     return _fused(q, k, v, mask | nothing).masked_fill(nothing, 0), None
+
+
+# Several heads
+
+
+def split_heads(x: Tensor, n_heads: int) -> Tensor:
+    """Cut each token's D numbers into `n_heads` pieces of K = D / H: (B, T, D) -> (B, H, T, K).
+
+    Head h has the numbers h K … (h + 1) K - 1 of every token.  Nothing is copied.
+    Raises ValueError for a wrong shape, or if D can't be divided by the number of heads.
+    """
+    D = expect(x, "B T D", "x")["D"]
+    expect_heads(D, n_heads)
+    return x.unflatten(-1, (n_heads, D // n_heads)).transpose(1, 2)  # (B, T, H, K) -> (B, H, T, K)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """Put the heads' numbers of each token side by side again: (B, H, T, K) -> (B, T, D), the inverse of `split_heads`.
+
+    Raises ValueError for a wrong shape.
+    """
+    expect(x, "B H T K", "x")
+    return x.transpose(1, 2).flatten(2)  # (B, T, H, K) -> (B, T, D)
+
+
+class MultiHeadAttention(nn.Module):
+    """Several attentions side by side: each head looks with queries, keys and values of its own, K = D / H wide.
+
+    Every head projects all D numbers of a token, and W_O adds up what the heads found:
+    concat(head_1, …, head_H) W_O, with head_h = softmax(Q_h K_h^T / √K) V_h.
+    d_model: D; n_heads: H, which divides D; bias: whether the projections add one.
+    `qkv` holds W_Q, W_K and W_V one below the other, so that self-attention needs one product instead of three; it is
+    torch's `in_proj_weight`, and `out` is its `out_proj`.
+    Raises ValueError for sizes that are not positive integers, or if H does not divide D.
+    Source: Vaswani et al. (2017), Attention is all you need, section 3.2.2.
+    """
+
+    def __init__(self, d_model: int, n_heads: int, bias: bool = True):
+        super().__init__()
+        expect_heads(d_model, n_heads)
+        self.d_model, self.n_heads = d_model, n_heads
+        self.qkv = nn.Linear(d_model, 3 * d_model, bias=bias)
+        self.out = nn.Linear(d_model, d_model, bias=bias)
+        for W in (*self.qkv.weight.chunk(3), self.out.weight):
+            nn.init.xavier_uniform_(W)
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor | None = None,
+        *,
+        mask: Tensor | None = None,
+        need_weights: bool = False,
+        head_mask: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """What each token of x gets from the tokens of memory, or from those of x itself (self-attention).
+
+        x: (B, T, D) asks; memory: (B, S, D) is looked at, x if None.
+        mask: (T, S) for all rows and heads, or four dimensions that broadcast to (B, H, T, S); True = may attend.
+        head_mask: (H,), or (B, H) for each row, a factor for what each head found: 0 switches it off.
+        Returns (output (B, T, D), weights (B, H, T, S), one matrix a head, or None unless `need_weights`).
+        Raises ValueError when a shape or dtype does not fit; three dimensions of a mask would be ambiguous.
+        """
+        if memory is None:
+            q, k, v = self.project(x)
+        else:
+            q, (k, v) = self.queries(x), self.keys_values(memory)
+        return self.attend(q, k, v, mask, need_weights, head_mask)
+
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of the same tokens x (B, T, D), each (B, H, T, K), in one product."""
+        expect(x, "B T D", "x", dtype="float", D=self.d_model)
+        q, k, v = self.qkv(x).chunk(3, dim=-1)  # (B, T, D) each
+        return tuple(split_heads(part, self.n_heads) for part in (q, k, v))
+
+    def queries(self, x: Tensor) -> Tensor:
+        """Queries (B, H, T, K) of tokens x (B, T, D) that look at others."""
+        return split_heads(self._project_rows("x", x, 0, 1), self.n_heads)
+
+    def keys_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values, (B, H, S, K) each, of memory (B, S, D): once, however many queries will look at them."""
+        k, v = self._project_rows("memory", memory, 1, 3).chunk(2, dim=-1)  # (B, S, D) each
+        return split_heads(k, self.n_heads), split_heads(v, self.n_heads)
+
+    def attend(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Tensor | None = None,
+        need_weights: bool = False,
+        head_mask: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """`forward` from queries (B, H, T, K), keys and values (B, H, S, K) on."""
+        if mask is not None and mask.dim() not in (2, 4):
+            raise ValueError(f"mask: expected (T, S), or four dimensions for (B, H, T, S), got {tuple(mask.shape)}")
+        found, weights = scaled_dot_product_attention(q, k, v, mask, need_weights)  # (B, H, T, K), (B, H, T, S)
+        if head_mask is not None:
+            spec = "H" if isinstance(head_mask, Tensor) and head_mask.dim() == 1 else "B H"
+            expect(head_mask, spec, "head_mask", dtype="float", B=len(q), H=self.n_heads)
+            found = found * head_mask[..., None, None]  # (B, H, T, K) · (B or 1, H, 1, 1)
+        return self.out(merge_heads(found)), weights  # (B, T, D)
+
+    def _project_rows(self, name: str, x: Tensor, first: int, last: int) -> Tensor:
+        """x (B, ·, D) times some of the three matrices in `qkv`."""
+        expect(x, "B S D", name, dtype="float", D=self.d_model)
+        rows = slice(first * self.d_model, last * self.d_model)
+        return F.linear(x, self.qkv.weight[rows], None if self.qkv.bias is None else self.qkv.bias[rows])
 
 
 # Scores of a recurrent decoder.  `project` prepares the keys, once per source; calling the score with the queries
@@ -246,6 +341,14 @@ class GeneralScore(DotScore):
     def project(self, keys: Tensor) -> Tensor:
         """W key for each of keys (B, S, d_key): (B, S, d_query)."""
         return self.W(keys)
+
+
+def expect_heads(d_model: int, n_heads: int) -> None:
+    """Raise ValueError unless both are positive integers, and the width can be divided among the heads."""
+    in_range(d_model, "d_model", low=1, integer=True)
+    in_range(n_heads, "n_heads", low=1, integer=True)
+    if d_model % n_heads:
+        raise ValueError(f"n_heads: expected a divisor of the width {d_model}, got {n_heads}")
 
 
 def _expect_qkv(q: Tensor, k: Tensor, v: Tensor) -> torch.Size:

@@ -21,6 +21,7 @@ from course_utils.seq2seq import EncoderDecoder, shift_right, teacher_forced_los
 from course_utils.seq2seq_attention import AttentionEncoderDecoder
 from course_utils.shapes import in_range
 from course_utils.training import load_checkpoint, read_card
+from course_utils.transformer import Transformer
 
 MODELS = corpora.DATA / "models"
 BUCKETS = ((4, 6), (7, 9), (10, 12), (13, 15), (16, 20), (21, 25), (26, 30))  # lengths of a source, both ends included
@@ -39,11 +40,13 @@ class Recipe:
     """Everything that decides the weights of a model, up to rounding.
 
     data: "phrases" (English to German) or "pronunciations" (letters to phonemes); max_len: the longest source that a
-    model of phrases is trained on, in words.  model: the arguments of `EncoderDecoder`, or of
-    `AttentionEncoderDecoder` if "attention" is among them.
-    steps: updates with Adam, each on `batch_size` pairs; lr: its learning rate, lowered along a cosine; clip: the
-    largest gradient norm; seed: decides the initial weights and the batches.
-    Raises ValueError for other data, or a number of steps, a batch size or a max_len that is too small.
+    model of phrases is trained on, in words.  model: the arguments of `EncoderDecoder`, of `AttentionEncoderDecoder` if
+    "attention" is among them, or of `Transformer` if "n_heads" is.
+    steps: updates with Adam, each on `batch_size` pairs; lr: its largest learning rate, which is reached after `warmup`
+    steps and then lowered along a cosine; label_smoothing: see `seq2seq.seq2seq_loss`; clip: the largest gradient norm;
+    seed: decides the initial weights and the batches.
+    Raises ValueError for other data, or a number of steps, a batch size, a max_len, a warmup or a label_smoothing out
+    of its range.
     """
 
     name: str
@@ -52,6 +55,8 @@ class Recipe:
     steps: int
     batch_size: int = 64
     lr: float = 2e-3
+    warmup: int = 0
+    label_smoothing: float = 0.0
     clip: float = 1.0
     max_len: int | None = None
     seed: int = 0
@@ -63,6 +68,8 @@ class Recipe:
             in_range(self.max_len, "max_len", low=BUCKETS[0][1], integer=True)
         for name in ("steps", "batch_size"):
             in_range(getattr(self, name), name, low=1, integer=True)
+        in_range(self.warmup, "warmup", low=0, integer=True)
+        in_range(self.label_smoothing, "label_smoothing", low=0, high=1)
 
 
 class Trained(NamedTuple):
@@ -77,6 +84,9 @@ class Trained(NamedTuple):
 # Lectures 3 and 4 compare networks of the same number of weights (but for the small one), after the same steps.
 _PHRASES = {"data": "phrases", "steps": 8_000, "lr": 4e-3, "max_len": 20}
 _WIDE = {"d_embed": 64, "d_h": 256}
+# Phrases never repeat, so that dropout would only slow the training down; words do.
+_TRANSFORMER = {"d_model": 128, "n_heads": 4, "d_ff": 344, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0}
+_SPELLER = {"d_model": 256, "n_heads": 4, "d_ff": 512, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.1}
 _LOOKING_BACK = {"d_embed": 64, "d_h": 204, "attention": "additive", "query": "previous"}
 
 RECIPES = {
@@ -87,7 +97,18 @@ RECIPES = {
         Recipe("phrases-fixed-256-reversed", model=_WIDE | {"reverse": True}, **_PHRASES),
         Recipe("phrases-additive", model=_LOOKING_BACK, **_PHRASES),
         Recipe("phrases-dot", model=_WIDE | {"attention": "dot", "query": "current"}, **_PHRASES),
+        Recipe("phrases-transformer", model=_TRANSFORMER, warmup=400, **_PHRASES | {"lr": 2e-3}),
         Recipe("pronunciations-fixed-256", "pronunciations", _WIDE, steps=10_000, batch_size=128, lr=3e-3),
+        Recipe(
+            "pronunciations-transformer",
+            "pronunciations",
+            _SPELLER,
+            steps=8_000,
+            batch_size=256,
+            lr=1.5e-3,
+            warmup=500,
+            label_smoothing=0.1,
+        ),
     )
 }
 
@@ -111,7 +132,11 @@ def build(recipe: Recipe, source_vocab_size: int, target_vocab_size: int) -> nn.
     """Return the model of a recipe with its initial weights, which the recipe's seed decides."""
     with torch.random.fork_rng(devices=[]):  # the caller's random numbers stay as they are
         torch.manual_seed(recipe.seed)
-        kind = AttentionEncoderDecoder if "attention" in recipe.model else EncoderDecoder
+        kind = EncoderDecoder
+        if "attention" in recipe.model:
+            kind = AttentionEncoderDecoder
+        elif "n_heads" in recipe.model:
+            kind = Transformer
         return kind(source_vocab_size, target_vocab_size, **recipe.model)
 
 
@@ -164,7 +189,7 @@ def predict(trained: Trained, sources: Sequence[Sequence[str]], max_len: int | N
 
 
 def attention_weights(trained: Trained, pairs: Sequence[Sequence]) -> list[Tensor]:
-    """Where a model with attention looks while it reads the true target of each pair (source, target, …) of tokens.
+    """Where a recurrent model looks while it reads the true target of each pair (source, target, …) of tokens.
 
     Returns for each pair the weights (T, S): row t made target token t, the last row <eos>.
     Raises ValueError for an empty source.
@@ -246,7 +271,7 @@ def _evaluate_phrases(trained: Trained, n: int | None) -> dict:
         "loss": _mean_loss(teacher_forced_loss, trained, pairs),
         "free_running_loss": _mean_loss(decoding.free_running_loss, trained, pairs),
     }
-    if hasattr(trained.model, "attend"):
+    if isinstance(trained.model, AttentionEncoderDecoder):
         links = [
             metrics.alignment_links(weights, len(pair.target))
             for pair, weights in zip(pairs, attention_weights(trained, pairs), strict=True)

@@ -164,31 +164,37 @@ def shift_right(target: Tensor, bos: int = BOS) -> Tensor:
     return torch.cat([torch.full_like(target[:, :1], bos), target[:, :-1]], dim=1)  # (B, T)
 
 
-def seq2seq_loss(logits: Tensor, target: Tensor, pad: int = PAD) -> Tensor:
+def seq2seq_loss(logits: Tensor, target: Tensor, pad: int = PAD, label_smoothing: float = 0.0) -> Tensor:
     """Mean negative log-likelihood, in nats, of the real tokens of a target.
 
     logits: (B, T, V), where logits[:, t] scores target[:, t]; target: (B, T) ids below V, of which `pad` don't count.
     The mean is over all real tokens at once, so that a long row counts for more than a short one.
+    label_smoothing: the share of the probability wanted that is spread evenly over all V tokens; training only, the
+        result is no longer a likelihood (Szegedy et al. 2016, Rethinking the inception architecture, section 7).
     Returns a tensor without dimensions.
-    Raises ValueError for a wrong shape or dtype, an id outside the vocabulary, or with no real token.
+    Raises ValueError for a wrong shape or dtype, an id outside the vocabulary, a share outside of [0, 1], or with no
+    real token.
     """
     sizes = expect(logits, "B T V", "logits", dtype="float")
     expect(target, "B T", "target", dtype="int", B=sizes["B"], T=sizes["T"])
+    in_range(label_smoothing, "label_smoothing", low=0, high=1)
     if (target == pad).all():
         raise ValueError(f"target: expected at least one real token, got only {pad}, the id of <pad>")
     expect_ids(target[target != pad], "target", sizes["V"])
-    return F.cross_entropy(logits.flatten(0, 1), target.flatten().long(), ignore_index=pad)
+    logits, target = logits.flatten(0, 1), target.flatten().long()  # (B T, V), (B T,)
+    return F.cross_entropy(logits, target, ignore_index=pad, label_smoothing=label_smoothing)
 
 
-def teacher_forced_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+def teacher_forced_loss(model: nn.Module, batch: tuple[Tensor, Tensor], label_smoothing: float = 0.0) -> Tensor:
     """The loss of a batch (source (B, S), target (B, T)) when the decoder reads the true tokens; for `training.fit`.
 
-    model: maps a source and a shifted target to logits (B, T, V), like `EncoderDecoder`; rows of target: see above.
+    model: maps a source and a shifted target to logits (B, T, V), like `EncoderDecoder`; rows of target: see above;
+    label_smoothing: see `seq2seq_loss`.
     Returns the mean negative log-likelihood in nats of a real token, a tensor without dimensions.
     Source: Williams and Zipser (1989), A learning algorithm for continually running fully recurrent neural networks.
     """
     source, target = batch
-    return seq2seq_loss(model(source, shift_right(target)), target)
+    return seq2seq_loss(model(source, shift_right(target)), target, label_smoothing=label_smoothing)
 
 
 def read_packed(rnn: nn.Module, vectors: Tensor, lengths: Tensor) -> tuple[Tensor, State]:

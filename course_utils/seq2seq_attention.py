@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from course_utils import attention as att
 from course_utils.corpora import PAD
+from course_utils.positions import sinusoidal_positions
 from course_utils.seq2seq import (
     CELLS,
     State,
@@ -87,7 +88,7 @@ class EmbeddingsEncoder(nn.Module):
         """The vectors (B, S, d_h) of source (B, S), zeros behind its lengths (B,), and what the decoder starts from."""
         vectors = self.embed(source)  # (B, S, d_h)
         if self.positions:
-            vectors = vectors + att.sinusoidal_positions(*vectors.shape[1:]).to(vectors)
+            vectors = vectors + sinusoidal_positions(*vectors.shape[1:]).to(vectors)
         vectors = vectors * (source != PAD)[..., None]
         mean = vectors.sum(dim=1) / lengths[:, None]  # (B, d_h)
         h, c = (None if start is None else start(mean)[None] for start in (self.start_h, self.start_c))

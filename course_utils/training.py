@@ -249,14 +249,23 @@ def _evaluate(model: nn.Module, evaluate: Callable[[nn.Module], float]) -> float
         model.train()
 
 
-def cosine_decay(steps: int) -> Callable[[int], float]:
+def cosine_decay(steps: int, warmup: int = 0) -> Callable[[int], float]:
     """A schedule for `fit` that lowers the learning rate from its full value towards 0 along half a cosine.
 
-    steps: the length of the run. Returns a function step (0 … steps − 1) → factor in (0, 1].
-    Source: Loshchilov and Hutter (2017), "SGDR: Stochastic gradient descent with warm restarts", equation 5.
+    steps: the length of the run; warmup: in so many steps before, part of the run, the factor rises in a straight line.
+    Returns a function step (0 … steps − 1) → factor in (0, 1].
+    Source: Loshchilov and Hutter (2017), "SGDR: Stochastic gradient descent with warm restarts", equation 5; warm-up:
+    Vaswani et al. (2017), section 5.3, whose decay is another one.
     """
     in_range(steps, "steps", low=1, integer=True)
-    return lambda step: 0.5 * (1 + math.cos(math.pi * step / steps))
+    in_range(warmup, "warmup", low=0, high=steps - 1, integer=True)
+
+    def factor(step: int) -> float:
+        if step < warmup:
+            return (step + 1) / (warmup + 1)
+        return 0.5 * (1 + math.cos(math.pi * (step - warmup) / (steps - warmup)))
+
+    return factor
 
 
 def language_model_loss(model: nn.Module, tokens: Tensor) -> Tensor:

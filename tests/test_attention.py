@@ -318,19 +318,6 @@ def test_gradients_of_the_scores(name):
     assert torch.autograd.gradcheck(lambda q, h: score(q, score.project(h)), (queries, keys))
 
 
-# Positions
-
-
-@pytest.mark.parametrize("d", [1, 2, 5, 8])
-def test_positions_are_sines_and_cosines_in_turn(d):
-    found = att.sinusoidal_positions(7, d)
-    assert found.shape == (7, d) and found.dtype == torch.float32
-    for t in range(7):
-        for i in range(d):
-            angle = t / 10_000 ** (2 * (i // 2) / d)
-            assert found[t, i].item() == pytest.approx(math.sin(angle) if i % 2 == 0 else math.cos(angle), abs=1e-6)
-
-
 # Bad input
 
 Q, K, V = normal(3, 4), normal(5, 4), normal(5, 6)
@@ -379,7 +366,6 @@ N = {name: normal(*shape).numpy() for name, shape in {"q": (3,), "h": (5, 4), "W
         (lambda: att.padding_mask(torch.ones(3).long()), "ids: expected shape"),
         (lambda: att.padding_mask(torch.ones(3, 2)), "ids: expected dtype int"),
         (lambda: att.causal_mask(0), "T: expected an integer"),
-        (lambda: att.sinusoidal_positions(3, 0), "d: expected an integer"),
     ],
 )
 def test_bad_arguments_are_named(call, message):

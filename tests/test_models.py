@@ -10,10 +10,13 @@ from course_utils import corpora, metrics, models, phrases
 from course_utils.corpora import EOS, UNK, Vocabulary
 from course_utils.decoding import greedy
 from course_utils.seq2seq import EncoderDecoder, shift_right, teacher_forced_loss
+from course_utils.seq2seq_attention import AttentionEncoderDecoder
 from course_utils.training import CheckpointError, save_checkpoint
+from course_utils.transformer import Transformer
 
 CARDS = sorted(models.MODELS.glob("*.json"))
 SIZES = {"d_embed": 6, "d_h": 10}
+TRANSFORMER = {"d_model": 8, "n_heads": 2, "d_ff": 12, "encoder_layers": 1, "decoder_layers": 1}
 SMALL = {
     "phrases": models.Recipe("tiny", "phrases", SIZES, steps=5, batch_size=8, max_len=10),
     "pronunciations": models.Recipe("tiny", "pronunciations", SIZES, steps=5, batch_size=8),
@@ -69,6 +72,9 @@ def test_recipes_are_found_by_their_names():
         ({"max_len": 5}, "max_len"),
         ({"steps": 0}, "steps"),
         ({"batch_size": 0.5}, "batch_size"),
+        ({"warmup": -1}, "warmup: expected an integer"),
+        ({"warmup": 0.5}, "warmup: expected an integer"),
+        ({"label_smoothing": 1.1}, r"label_smoothing: expected a number in \[0, 1\], got 1.1"),
     ],
 )
 def test_a_recipe_is_refused(changes, message):
@@ -87,6 +93,22 @@ def test_the_seed_decides_the_initial_weights_and_no_other_draw_is_touched():
     assert not torch.equal(first["out.weight"], other["out.weight"])
     torch.manual_seed(0)
     assert torch.equal(first["out.weight"], EncoderDecoder(7, 8, **SIZES).out.weight)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kind"),
+    [(SIZES, EncoderDecoder), (SIZES | {"attention": "dot"}, AttentionEncoderDecoder), (TRANSFORMER, Transformer)],
+)
+def test_the_arguments_of_a_model_say_of_which_kind_it_is(sizes, kind):
+    recipe = models.Recipe(**asdict(SMALL["phrases"]) | {"model": sizes})
+    first, again = (models.build(recipe, 7, 8) for _ in range(2))
+    assert type(first) is kind
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True))
+
+
+def test_a_recipe_has_neither_warm_up_nor_label_smoothing_unless_it_says_so():
+    assert (SMALL["phrases"].warmup, SMALL["phrases"].label_smoothing) == (0, 0)
+    assert models.Recipe(**asdict(SMALL["phrases"]) | {"warmup": 2, "label_smoothing": 0.1}) != SMALL["phrases"]
 
 
 # Data
@@ -314,6 +336,21 @@ def test_a_model_with_attention_is_scored_against_the_gold_alignments(monkeypatc
         links.append([(int(row.argmax()), j) for j, row in enumerate(alone[0, : len(example.target)])])
     expected = metrics.alignment_error_rate(links, [example.alignment for example in pairs])
     assert models.evaluate(trained, 5)["alignment_error_rate"] == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_transformer_is_measured_without_alignments(monkeypatch):
+    monkeypatch.setattr(models, "_ROWS", 4)
+    monkeypatch.setattr(models, "_MAX_WRITTEN", {"phrases": 8})
+    recipe = models.Recipe(**asdict(SMALL["phrases"]) | {"model": TRANSFORMER})
+    examples = phrases.generate(20, seed=0)
+    pair = [Vocabulary.from_sequences(example[side] for example in examples) for side in (0, 1)]
+    trained = models.Trained(models.build(recipe, *map(len, pair)).eval(), *pair, {"recipe": asdict(recipe)})
+    pairs = [pair for bucket in models.held_out_sentences(4)[:2] for pair in bucket]  # the lengths trained on
+    sources = [source for source, _ in pairs]
+    assert models.predict(trained, sources, 6) == [one_by_one(trained, source, 6) for source in sources]
+    found = models.evaluate(trained, 4)
+    assert found["loss"] == pytest.approx(mean_nll(trained, pairs), abs=2e-6)
+    assert "bleu" in found and "alignment_error_rate" not in found
 
 
 # Another processor rounds in another way, which may change a token where two are equally likely.

@@ -169,6 +169,27 @@ def test_loss_is_the_mean_over_all_real_tokens(lengths, pad_id, seed):
     assert_near(seq2seq.seq2seq_loss(logits, target.int(), pad_id), seq2seq.seq2seq_loss(logits, target, pad_id))
 
 
+@given(st.sampled_from([0.0, 0.1, 0.5, 1.0]), st.integers(0, 99))
+@settings(max_examples=20, deadline=None)
+def test_label_smoothing_spreads_a_share_of_the_probability_wanted_over_all_tokens(share, seed):
+    g = torch.Generator().manual_seed(seed)
+    target, logits = torch.tensor([[3, 4, EOS], [5, EOS, PAD]]), torch.randn(2, 3, 6, generator=g)
+    losses = []
+    for row, column in ((0, 0), (0, 1), (0, 2), (1, 0), (1, 1)):
+        p = np.exp(logits[row, column].double().numpy())
+        wanted = np.full(6, share / 6)
+        wanted[target[row, column]] += 1 - share
+        losses.append(-(wanted * np.log(p / p.sum())).sum())
+    found = seq2seq.seq2seq_loss(logits, target, label_smoothing=share)
+    assert found.item() == pytest.approx(np.mean(losses), rel=1e-5)
+    wider = F.pad(logits, (0, 0, 0, 2), value=9.0), F.pad(target, (0, 2), value=PAD)
+    assert_near(seq2seq.seq2seq_loss(*wider, label_smoothing=share), found)
+    model, batch = make(), (torch.tensor([[4, 5], [6, PAD]]), target)
+    logits = model(batch[0], seq2seq.shift_right(target))
+    smoothed = seq2seq.teacher_forced_loss(model, batch, share)
+    assert_near(smoothed, seq2seq.seq2seq_loss(logits, target, label_smoothing=share))
+
+
 def test_teacher_forced_loss_scores_each_token_after_the_true_ones_before_it():
     model = make()
     source, targets = torch.tensor([[4, 5, 6], [7, PAD, PAD]]), [[5, 6, 7, EOS], [8, EOS]]

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course_utils import gated
-from course_utils.attention import additive_attention, sinusoidal_positions
+from course_utils.attention import additive_attention
 from course_utils.attention import softmax as softmax_by_hand
 from course_utils.corpora import BOS, EOS, PAD, pad
 from course_utils.decoding import beam, free_running_loss, greedy
+from course_utils.positions import sinusoidal_positions
 from course_utils.seq2seq import shift_right, teacher_forced_loss
 from course_utils.seq2seq_attention import ENCODERS, QUERIES, SCORES, AttentionEncoderDecoder
 

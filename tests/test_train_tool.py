@@ -43,8 +43,8 @@ runpy.run_path({str(TOOL)!r}, run_name="__main__")
 
 def make_tiny(setattr, **changes):
     """Add the recipe "tiny", and shorten what takes long."""
-    options = {"steps": STEPS, "batch_size": 7, "lr": 0.02, "clip": 0.1, "max_len": 6} | changes
-    recipe = models.Recipe("tiny", "phrases", {"d_embed": 8, "d_h": 12}, **options)
+    options = {"steps": STEPS, "batch_size": 7, "lr": 0.02, "warmup": 3, "label_smoothing": 0.1, "clip": 0.1}
+    recipe = models.Recipe("tiny", "phrases", {"d_embed": 8, "d_h": 12}, **options | {"max_len": 6} | changes)
     setattr(models, "RECIPES", {"tiny": recipe})
     setattr(models, "_POOL", 74)  # ten batches and a rest: three epochs
     setattr(models, "evaluate", lambda trained: {"exact_match": 0.5})
@@ -150,9 +150,9 @@ def test_the_weights_are_those_of_a_loop_written_out(tool, uninterrupted):
     model = models.build(recipe, *map(len, vocabularies))
     optimizer = torch.optim.Adam(model.parameters())
     for step, batch in zip(range(STEPS), models.batches(recipe, *vocabularies)):
-        optimizer.param_groups[0]["lr"] = recipe.lr * training.cosine_decay(STEPS)(step)
+        optimizer.param_groups[0]["lr"] = recipe.lr * training.cosine_decay(STEPS, 3)(step)
         optimizer.zero_grad()
-        models.teacher_forced_loss(model, batch).backward()
+        models.teacher_forced_loss(model, batch, 0.1).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
         optimizer.step()
     torch.testing.assert_close(dict(model.state_dict()), uninterrupted)
@@ -279,6 +279,7 @@ def test_restart_forgets_the_run(tool, tmp_path, monkeypatch, uninterrupted, cap
     [
         ({}, ["--steps", "30"], "steps 24 instead of 30"),
         ({"lr": 0.01}, [], "lr 0.02 instead of 0.01"),
+        ({"warmup": 0, "label_smoothing": 0.2}, [], "warmup 3 instead of 0, label_smoothing 0.1 instead of 0.2"),
         ({"batch_size": 8, "seed": 1}, [], "batch_size 7 instead of 8, seed 0 instead of 1"),
     ],
 )
@@ -365,3 +366,16 @@ def test_more_processes_than_pairs_in_a_batch_are_refused(tool, tmp_path, monkey
     monkeypatch.setattr(tool.dist, "init_process_group", lambda backend: None)
     with pytest.raises(ValueError, match="processes: expected a number in .*7.*got 8"):
         tool.main(arguments(tmp_path))
+
+
+def test_dropout_goes_on_as_if_it_had_not_stopped_either(tool, tmp_path, monkeypatch):
+    sizes = {"d_model": 8, "n_heads": 2, "d_ff": 12, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.3}
+    recipe = models.Recipe(**models.asdict(models.RECIPES["tiny"]) | {"model": sizes})
+    monkeypatch.setattr(models, "RECIPES", {"tiny": recipe})
+    assert tool.main(arguments(tmp_path / "whole")) == 0
+    with monkeypatch.context() as patch:
+        stop_at(patch, 8, press_ctrl_c)
+        assert tool.main(arguments(tmp_path / "halves")) == 130
+    torch.manual_seed(7)
+    assert tool.main(arguments(tmp_path / "halves")) == 0
+    assert_equal(result(tmp_path / "halves"), result(tmp_path / "whole"))

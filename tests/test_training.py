@@ -155,6 +155,30 @@ def test_cosine_decay_falls_from_one_to_almost_zero():
     assert factors == sorted(factors, reverse=True)
 
 
+def test_warm_up_rises_in_a_straight_line_to_the_full_rate_and_then_it_falls_as_ever():
+    factors = [cosine_decay(10, warmup=4)(step) for step in range(10)]
+    assert factors[:4] == pytest.approx([0.2, 0.4, 0.6, 0.8])
+    assert factors[4:] == [cosine_decay(6)(step) for step in range(6)] and factors[4] == 1
+    assert [cosine_decay(7, 0)(step) for step in range(7)] == [cosine_decay(7)(step) for step in range(7)]
+    assert [cosine_decay(3, 2)(step) for step in range(3)] == pytest.approx([1 / 3, 2 / 3, 1])
+    model = make()
+    assert run(model, lr=0.5, schedule=cosine_decay(7, 1)).lr[:2] == [0.25, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("steps", "warmup", "message"),
+    [
+        (0, 0, "steps: expected an integer"),
+        (5, -1, r"warmup: expected an integer in \[0, 4\], got -1"),
+        (5, 5, "warmup: expected an integer"),
+        (5, 0.5, "warmup: expected an integer"),
+    ],
+)
+def test_a_schedule_needs_a_step_after_its_warm_up(steps, warmup, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        cosine_decay(steps, warmup)
+
+
 def test_evaluate_is_called_every_so_many_steps_and_at_the_end_in_eval_mode_without_gradients():
     model, modes = make(), []
 

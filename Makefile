@@ -14,7 +14,7 @@ VENV_OK := $(shell grep -qsF " $(CURDIR)/$(VENV)" $(VENV)/pyvenv.cfg \
 	&& $(PY) -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo yes)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test slides slides-pdf run check data train constraints clean
+.PHONY: help setup lab test slides slides-pdf run check data train experiment bench constraints clean
 
 help:  ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -44,6 +44,12 @@ data: setup  ## make the data files again from their sources
 
 train: setup  ## train a model of data/models again (ARGS=--list names them, ARGS=NAME trains one)
 	$(PY) tools/train $(ARGS)
+
+experiment: setup  ## run an experiment of data/results again (ARGS=--list names them, ARGS=NAME runs one)
+	$(PY) tools/experiment $(ARGS)
+
+bench: setup  ## time our models beside torch's layers and straightforward forms (ARGS="--only greedy": one case)
+	$(PY) -m benchmarks $(ARGS)
 
 constraints:  ## resolve pyproject.toml into constraints.txt again (ARGS=--upgrade takes the newest versions)
 	$(PYTHON) -m venv build/resolver

@@ -161,6 +161,8 @@ def scaled_dot_product_attention(
     if mask is None:
         return _fused(q, k, v), None
     nothing = ~mask.any(dim=-1, keepdim=True)  # (..., T, 1)
+    if not nothing.any():
+        return _fused(q, k, v, mask), None
     # Such a query attends to everything, and what it gets is thrown away: NaN in some versions of torch otherwise.
     return _fused(q, k, v, mask | nothing).masked_fill(nothing, 0), None
 

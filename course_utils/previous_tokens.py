@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_utils.attention import MultiHeadAttention
+from course_utils.seq2seq import expect_ids
 from course_utils.shapes import expect, in_range
 from course_utils.transformer_blocks import Embedding, EncoderBlock
 
@@ -46,8 +47,12 @@ class PreviousTokens(nn.Module):
         return self.read(found).unflatten(-1, (self.n_previous, self.n_tokens))  # (N, M, V)
 
     def look(self, x: Tensor, need_weights: bool = False) -> tuple[Tensor, Tensor | None]:
-        """What the heads bring, (N, D), and their weights (N, H, M) if asked for."""
+        """What the heads bring, (N, D), and their weights (N, H, M) if asked for.
+
+        Raises ValueError for sequences of a wrong shape or dtype, or with an id outside 0 … V - 1.
+        """
         expect(x, "N L", "x", dtype="int", L=self.n_previous + 1)
+        expect_ids(x, "x", self.n_tokens)
         tokens = self.tokens(x)  # (N, M + 1, D)
         placed = tokens + self.places
         q = self.attention.queries(placed[:, -1:])  # (N, H, 1, K)
@@ -72,6 +77,7 @@ def train(
     """
     in_range(steps, "steps", low=1, integer=True)
     in_range(lr, "lr", low=0, low_open=True)
+    in_range(batch_size, "batch_size", low=1, integer=True)
     generator = torch.Generator().manual_seed(in_range(seed, "seed", low=0, integer=True) + 1)
     optimizer = torch.optim.Adam(model.parameters(), lr=lr)
     losses = []
@@ -101,6 +107,8 @@ def next_token_losses(mask: Tensor | None, steps: int, seed: int = 0) -> list[fl
     Raises ValueError for steps out of range, or a mask of another shape or dtype.
     """
     in_range(steps, "steps", low=1, integer=True)
+    if mask is not None:
+        expect(mask, "12 12", "mask", dtype="bool")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(in_range(seed, "seed", low=0, integer=True))
         embed = Embedding(8, d_model=32, positions="sinusoidal", max_len=12, dropout=0.0)

@@ -117,7 +117,7 @@ def direction_problems(root: Path) -> list[str]:
 
 def sources(root: Path) -> Iterator[tuple[str, str]]:
     """(path, Python source) of the package, the tools, the tests and the code cells of the notebooks."""
-    for folder in (PACKAGE, "tools", "tests"):
+    for folder in (PACKAGE, "tools", "benchmarks", "tests"):
         for file in sorted((root / folder).rglob("*")):
             if "node_modules" in file.parts or not file.is_file():
                 continue
@@ -163,7 +163,7 @@ def banned_uses(root: Path) -> list[str]:
 
 def long_modules(root: Path) -> list[str]:
     """Modules of the package and tools that are not readable in one sitting."""
-    code = [root / path for path, _ in sources(root) if path.split("/")[0] in (PACKAGE, "tools")]
+    code = [root / path for path, _ in sources(root) if path.split("/")[0] in (PACKAGE, "tools", "benchmarks")]
     code += (root / PACKAGE).rglob("*.js")
     lengths = {file: len(file.read_text("utf-8").splitlines()) for file in code}
     return [f"{file.relative_to(root)}: {n} lines" for file, n in lengths.items() if n > MAX_LINES]

@@ -147,6 +147,7 @@ def used_up(x):
     (lambda x: torch.tensor(mean_square(x).item(), requires_grad=True), "or doesn't reach `x`"),
     (used_up, "or doesn't reach `x`"),
     (lambda x: (x * x.detach()).mean(), "but the gradient with respect to `x` is not"),
+    (lambda x: mean_square(x) + (0 * x).sqrt().sum(), "the gradient with respect to `x` has entries that are NaN"),
     (lambda x: mean_square(x).item() + 1, "Besides, `backward` can't start"),
     (lambda x: mean_square(x)[None], "Take the axis off: `.squeeze()` or `.mean()`."),
     (lambda x: x.numpy().mean(), "stay in torch"),

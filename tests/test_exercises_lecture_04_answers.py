@@ -77,6 +77,16 @@ written(ex_softmax, {
     "no exp": ("no exponential", lambda x, axis: x / x.sum(axis=axis, keepdims=True)),
     "one-sided shift": ("only one of them is shifted", lambda x, axis: np.exp(
         x - x.max(axis, keepdims=True)) / np.exp(x).sum(axis, keepdims=True)),
+    "epsilon": ("the sum is at least 1", lambda x, axis: (lambda e: e / (e.sum(axis, keepdims=True) + 1e-6))(
+        np.exp(x - x.max(axis, keepdims=True)))),
+    "matrices only": ("right for matrices only", lambda x, axis: softmax(x, 0) if axis == 0 else softmax(
+        x, 1 if x.ndim > 1 else 0)),
+    "absolute maximum": ("largest absolute value", lambda x, axis: (lambda e: e / e.sum(axis, keepdims=True))(
+        np.exp(x - np.abs(x).max(axis, keepdims=True)))),
+    "sum of the rows": ("your sums don't", lambda x, axis: (lambda e: e / e.sum(-1, keepdims=True))(
+        np.exp(x - x.max(axis, keepdims=True)))),
+    "sigmoid": ("a sigmoid of its own", lambda x, axis: np.where(x < 0, np.exp(np.minimum(x, 0)), 1) / (
+        1 + np.exp(-np.abs(x)))),
     "argmax": ("place of the largest", lambda x, axis: np.argmax(x, axis)),
     "unnormalized": ("The largest entry", lambda x, axis: np.exp(x - x.max(axis, keepdims=True))),
 })
@@ -136,6 +146,18 @@ wrong(ex_additive, "Compare the shapes on both sides of `@`")(lambda q, k, W1, W
 written(ex_additive, {
     "batch": ("Your columns sum to 1", scored(weigh=lambda e, mask: e.softmax(0))),
     "batch, finite": ("Your columns sum to 1", scored(hide=-1e30, weigh=lambda e, mask: e.softmax(0))),
+    "hidden the wrong way round, NaN to 0": ("mask is True for real tokens", scored(
+        hide=None, weigh=lambda e, mask: e.masked_fill(mask, -inf).softmax(-1).nan_to_num(0.0))),
+    "0 times infinity": ("0 · inf is NaN", scored(
+        hide=None, weigh=lambda e, mask: (e + (1 - mask.double()) * -inf).softmax(-1))),
+    "first mask": ("mask of row 0", lambda q, k, W1, W2, v, mask: additive(q, k, W1, W2, v, mask[0].expand_as(mask))),
+    "lengths": ("keep that many from the start", lambda q, k, W1, W2, v, mask: additive(
+        q, k, W1, W2, v, mask.sort(dim=1, descending=True)[0])),
+    "copies in turn": ("`repeat` goes through the whole batch", scored(lambda q, k, W1, W2, v: torch.tanh(
+        (q.repeat(k.shape[1], 1).reshape(k.shape) @ W1.T) + k @ W2.T) @ v)),
+    "masked scores": ("what you return with it are the scores", lambda q, k, W1, W2, v, mask: (
+        additive(q, k, W1, W2, v, mask)[0],
+        (torch.tanh((q @ W1.T)[:, None] + k @ W2.T) @ v).masked_fill(~mask, -inf))),
     "unmasked": ("how far its batch was padded", scored(hide=None)),
     "zeros": ("exp(0) = 1", scored(hide=0.0)),
     "typo": ("-1e-9", scored(hide=-1e-9)),
@@ -213,6 +235,15 @@ def asks_later(ys, s0, keys, mask, P):
     return torch.stack(states, 1)
 
 
+def steps_of_the_batch(ys, s0, keys, mask, P):
+    s, states = s0, []
+    for t in range(len(ys)):
+        context, _ = additive(s, keys, P["W1"], P["W2"], P["v"], mask)
+        s = torch.tanh(ys[:, t] @ P["Wy"] + s @ P["Ws"] + context @ P["Wc"])
+        states.append(s)
+    return torch.stack(states, 1)
+
+
 def asks_once(ys, s0, keys, mask, P):
     context, _ = additive(s0, keys, P["W1"], P["W2"], P["v"], mask)
     return looking(attend=lambda *a: (context, None))(ys, s0, keys, mask, P)
@@ -247,6 +278,13 @@ written(ex_decoder, {
         attend=lambda q, k, W1, W2, v, mask: additive(q, k, W1, W2, v, ~mask))),
     "T first": ("along axis 0", looking(returned=lambda states, s0: torch.stack(states))),
     "with s0": ("T + 1 states", looking(returned=lambda states, s0: torch.stack([s0, *states], 1))),
+    "from zeros": ("s0 is never used", lambda ys, s0, *a: decoder(ys, 0 * s0.detach(), *a)),
+    "from step 1": ("one step late and leaves out", lambda ys, *a: decoder(ys[:, 1:], *a)),
+    "one step short": ("one step early", lambda ys, *a: decoder(ys[:, :-1], *a)),
+    "len": ("Your loop has B steps", steps_of_the_batch),
+    "reshaped": ("mixes the rows of the batch", looking(
+        returned=lambda states, s0: torch.stack(states).view(len(s0), -1, s0.shape[1]))),
+    "lecture 3's": ("before attention", looking(attend=lambda q, k, W1, W2, v, mask: (k[:, -1], None))),
     "last": ("last state only", looking(returned=lambda states, s0: states[-1])),
     "early": ("one step late", looking(returned=lambda states, s0: torch.stack([s0, *states[:-1]], 1))),
 })
@@ -290,6 +328,12 @@ def looks(score=lambda X, Wq, Wk: (X @ Wq) @ (X @ Wk).T, scale=lambda X, Wq, Wv:
     return answer
 
 
+@right(ex_self)
+def partly_in_single_precision(X, Wq, Wk, Wv):
+    scores = (X @ Wq).astype(np.float32) @ (X @ Wk).T.astype(np.float32) / np.sqrt(Wq.shape[1])
+    return softmax(scores, -1) @ (X @ Wv).astype(np.float32), softmax(scores, -1)
+
+
 right(ex_self)(looks())
 wrong(ex_self, "Expected 2 values (out, weights)")(lambda *a: attend_to_self(*a)[1])
 wrong(ex_self, "stay in NumPy")(lambda *a: tuple(map(torch.tensor, attend_to_self(*a))))
@@ -306,6 +350,12 @@ written(ex_self, {
     "root of T": ("√T", looks(scale=lambda X, Wq, Wv: len(X) ** 0.5)),
     "root of d_v": ("√d_v", looks(scale=lambda X, Wq, Wv: Wv.shape[1] ** 0.5)),
     "d_k": ("the square root is missing", looks(scale=lambda X, Wq, Wv: Wq.shape[1])),
+    "whole root": ("right for d_k = 1 and 4 only", looks(scale=lambda X, Wq, Wv: int(Wq.shape[1] ** 0.5))),
+    "no other than itself": ("where it is alone", lambda X, Wq, Wk, Wv: (lambda w: (w @ X @ Wv, w))(softmax(
+        (X @ Wq) @ (X @ Wk).T / math.sqrt(Wq.shape[1]) + np.diag(np.full(len(X), -inf)), -1))),
+    "one maximum": ("one maximum of the whole table", lambda X, Wq, Wk, Wv: (lambda e: (
+        e / e.sum(1, keepdims=True) @ X @ Wv, e / e.sum(1, keepdims=True)))((lambda s: np.exp(s - s.max()))(
+            (X @ Wq) @ (X @ Wk).T / math.sqrt(Wq.shape[1])))),
     "multiplied": ("make the weights sharper", looks(scale=lambda X, Wq, Wv: Wq.shape[1] ** -0.5)),
     "transposed scores": ("Your scores are transposed", looks(score=lambda X, Wq, Wk: (X @ Wk) @ (X @ Wq).T)),
     "raw keys": ("X itself as the keys", looks(score=lambda X, Wq, Wk: (X @ Wq) @ X.T)),

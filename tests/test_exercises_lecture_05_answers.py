@@ -59,6 +59,8 @@ written(lecture_05.dot_product_variance, {
     "added": ("variance of q_l + k_l", lambda d_k, a, b, m, n: d_k * (a + b)),
     "swapped": ("mean of the same vector", lambda d_k, a, b, m, n: variance(d_k, a, b, n, m)),
     "small errors": ("small errors", lambda d_k, a, b, m, n: d_k * (n**2 * a + m**2 * b)),
+    "mean squares the wrong way round": ("It is the other way round", lambda d_k, a, b, m, n: (
+        d_k * (a - m**2) * (b - n**2))),
     "unsquared": ("signs count", lambda d_k, a, b, m, n: d_k * (a * b + a * n + b * m)),
     "deviations": ("squares already", lambda d_k, a, b, m, n: variance(d_k, a**2, b**2, m, n)),
 })
@@ -169,7 +171,17 @@ wrong(lecture_05.scaled_dot_product_attention, "the `-` operator, with a bool te
 wrong(lecture_05.scaled_dot_product_attention, "stopped with IndexError")(zeros_and(hide=lambda s, m: s[:, 9]))
 wrong(lecture_05.scaled_dot_product_attention, "does not depend on `k`")(
     lambda q, k, v, mask=None: attend(q, torch.ones_like(k).cumsum(-2), v, mask))
-wrong(lecture_05.scaled_dot_product_attention, "changes its argument `v`")(lambda *a: (attend(*a), a[2].mul_(2))[0])
+wrong(lecture_05.scaled_dot_product_attention, "changes its argument `v`")(
+    lambda *a: (attend(*a), a[2].data.mul_(2))[0])
+wrong(lecture_05.scaled_dot_product_attention, "can't be changed: build a new tensor")(
+    lambda q, k, v, mask=None: usual(q.div_(q.shape[-1]**0.5), k, v, mask, score=lambda q, k: q @ k.mT))
+wrong(lecture_05.scaled_dot_product_attention, "doesn't reach `q`")(lambda *a: tuple(x.detach() for x in attend(*a)))
+wrong(lecture_05.scaled_dot_product_attention, "doesn't reach `q`")(
+    zeros_and(give=lambda w, v, k: (w.detach() @ v, w.detach())))
+wrong(lecture_05.scaled_dot_product_attention, "doesn't reach `v`")(
+    zeros_and(give=lambda w, v, k: (w @ v.detach(), w)))
+wrong(lecture_05.scaled_dot_product_attention, "the gradient with respect to `q` is not")(
+    zeros_and(give=lambda w, v, k: (w.detach() @ v, w)))
 wrong(lecture_05.scaled_dot_product_attention, "Two things at once")(with_a(score=lambda q, k: q @ k.mT))
 wrong(lecture_05.scaled_dot_product_attention, "Two things at once")(
     with_a(score=lambda q, k: q @ k.mT, hide=lambda s, m: s.masked_fill(m, -math.inf)))
@@ -225,13 +237,20 @@ written(lecture_05.scaled_dot_product_attention, {
     "if mask": ("asks a whole table for one truth value", if_mask),
     "None": ("Ask first: `if mask is not None:`", never_none),
     "index": ("doesn't broadcast", with_a(hide=by_index)),
+    "minus ten": ("isn't low enough", with_a(hide=lambda s, m: torch.where(m, s, -10.0))),
+    "ten thousand subtracted": ("isn't low enough", with_a(hide=lambda s, m: s - 1e4 * m.logical_not())),
+    "axis 1": ("axis 1: the queries, or the heads", zeros_and(softmax=lambda s: s.softmax(1))),
+    "bmm": ("wants exactly three axes", zeros_and(
+        score=lambda q, k: torch.bmm(q, k.transpose(1, 2)) / q.shape[-1]**0.5)),
+    "unsqueezed": ("use it as it is", zeros_and(
+        hide=lambda s, m: s.masked_fill(~m.unsqueeze(1), -math.inf), after=lambda w, m: w.nan_to_num(0.0))),
+    "only empty rows": ("hides no single key", with_a(
+        hide=lambda s, m: s, after=lambda w, m: w * m.any(-1, keepdim=True))),
     "other weights": ("ignore the mask", lambda q, k, v, mask=None: (attend(q, k, v, mask)[0], attend(q, k, v)[1])),
     "keys": ("average the keys", zeros_and(give=lambda w, v, k: (w @ k, w))),
     "exchanged": ("output comes first", zeros_and(give=lambda w, v, k: (w, w @ v))),
     "weights scaled": ("each row sums to 1/√d_k", lambda q, k, v, mask=None: usual(
         q * q.shape[-1]**0.5, k, v, mask, give=lambda w, v, k: (w @ v / k.shape[-1]**0.5, w / k.shape[-1]**0.5))),
-    "in place": ("`q = q / …` makes a new one", lambda q, k, v, mask=None: usual(
-        q.div_(q.shape[-1]**0.5), k, v, mask, score=lambda q, k: q @ k.mT)),
     "mask in place": ("`~mask` makes a new one", zeros_and(
         hide=lambda s, m: s.masked_fill(m.logical_not_(), -math.inf), after=lambda w, m: w.masked_fill(m, 0))),
 })

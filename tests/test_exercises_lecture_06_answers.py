@@ -279,6 +279,46 @@ written(lecture_06.multi_head_attention, {
 })
 
 
+# ---- more mistakes ------------------------------------------------------------------------------------------------
+
+
+def attending(weigh, scores=lambda q, k: q @ k.mT, fill=-torch.inf):
+    def answer(x, Wq, Wk, Wv, Wo, n_heads, mask=None):
+        q, k, v = (split(x @ W, n_heads) for W in (Wq, Wk, Wv))
+        e = scores(q, k) / math.sqrt(q.shape[-1])
+        if mask is not None:
+            e = e.masked_fill(~(mask if mask.dim() == 2 else mask[:, None]), fill)
+        return merge(weigh(e) @ v) @ Wo
+    return answer
+
+
+def slices(x, Wq, Wk, Wv, Wo, n_heads, mask=None):
+    K = x.shape[-1] // n_heads
+    found = []
+    for h in range(n_heads):
+        c = slice(h * K, h * K + K)
+        own = x[..., c]
+        e = (own @ Wq[c, c]) @ (own @ Wk[c, c]).mT / math.sqrt(K)
+        e = e if mask is None else e.masked_fill(~mask, -torch.inf)
+        found.append(torch.softmax(e, -1) @ (own @ Wv[c, c]))
+    return torch.cat(found, -1) @ Wo
+
+
+right(lecture_06.multi_head_attention)(attending(lambda e: e.softmax(-1), fill=-1e9))
+written(lecture_06.causal_mask, {
+    "~ of whole numbers": ("flips their bits", lambda T: ~torch.ones(T, T, dtype=torch.long).triu(1)),
+})
+written(lecture_06.multi_head_attention, {
+    "queries, -inf": ("runs over the queries", attending(lambda e: e.softmax(-2))),
+    "heads, -inf": ("runs over the heads", attending(lambda e: e.softmax(1))),
+    "batch, -inf": ("runs over the batch", attending(lambda e: e.softmax(0))),
+    "fill -100": ("a visible key may have a lower one", attending(lambda e: e.softmax(-1), fill=-100.0)),
+    "fill inf": ("the score +inf", attending(lambda e: e.softmax(-1), fill=torch.inf)),
+    "k.T": ("reverses all four axes", attending(lambda e: e.softmax(-1), lambda q, k: q @ k.permute(3, 2, 1, 0))),
+    "slices": ("each head sees one of them only", slices),
+})
+
+
 # ---- tests ----------------------------------------------------------------------------------------------------------
 
 

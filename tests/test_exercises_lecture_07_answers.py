@@ -388,6 +388,66 @@ written(lecture_07.cached_step, {
 })
 
 
+# ---- more mistakes ------------------------------------------------------------------------------------------------
+
+written(lecture_07.sinusoidal_positions, {
+    "2i doubled": ("`torch.arange(0, d, 2)` is 2i already", lambda T, d: table(T, d, base=10_000**2)),
+    "short table": ("one column too few", lambda T, d: sinusoids(T, d)[:, :d // 2 * 2]),
+    "zeros left": ("last column stays zero", lambda T, d: F.pad(sinusoids(T, d)[:, :d // 2 * 2], (0, d % 2))),
+})
+written(lecture_07.embed, {
+    "len": ("as many rows of P as there are sentences", lambda t, E, P: E[t] * E.shape[1]**0.5 + P[:len(t)]),
+    "pads zero": ("the vectors of token 0", lambda t, E, P: embed(t, E, P) * (t != 0)[..., None]),
+})
+written(lecture_07.layer_norm, {
+    "dim=-2": ("the tokens, axis -2", lambda x, g, b, eps: g * (x - x.mean(-2, keepdim=True)) / (
+        x.var(-2, keepdim=True, correction=0) + eps).sqrt() + b),
+    "dim=2": ("only if x has three axes", lambda x, g, b, eps: g * (x - x.mean(2, keepdim=True)) / (
+        x.var(2, keepdim=True, correction=0) + eps).sqrt() + b),
+    "two roots": ("√variance + √eps", lambda x, g, b, eps: g * (x - x.mean(-1, keepdim=True)) / (
+        x.std(-1, keepdim=True, correction=0) + eps**0.5) + b),
+    "precedence": ("a quotient binds", lambda x, g, b, eps: g * x - x.mean(-1, keepdim=True) / (
+        x.var(-1, keepdim=True, correction=0) + eps).sqrt() + b),
+})
+
+
+def dropped_inside(x, p, n_heads, mask=None, p_drop=0.0, training=False):
+    return written_out(x, p, n_heads, mask, p_drop, training, act=lambda z: F.dropout(F.relu(z), p_drop, training))
+
+
+def drawn(shape=lambda y: y.shape, factor=lambda p_drop: 1 / (1 - p_drop) if p_drop < 1 else 0.0):
+    return lambda y, p_drop, training: y * (torch.rand(shape(y)) >= p_drop) * factor(p_drop) if training else y
+
+
+right(lecture_07.encoder_block)(with_a(drop=drawn()))
+wrong(lecture_07.encoder_block, "must be divided by 1 - p_drop")(with_a(drop=drawn(factor=lambda p_drop: 1.0)))
+wrong(lecture_07.encoder_block, "you divide by p_drop")(with_a(drop=drawn(factor=lambda p_drop: 1 / (p_drop or 1))))
+wrong(lecture_07.encoder_block, "in more places than these two")(dropped_inside)
+wrong(lecture_07.encoder_block, "draws once for several numbers")(with_a(drop=drawn(lambda y: (*y.shape[:2], 1))))
+wrong(lecture_07.encoder_block, "draws once for several numbers")(with_a(drop=drawn(lambda y: y.shape[1:])))
+wrong(lecture_07.encoder_block, "keeps 100% of what attention found")(
+    with_a(drop=lambda y, p_drop, training: y * (1 / (1 - p_drop) if p_drop < 1 else 0.0) if training else y))
+written(lecture_07.encoder_block, {
+    "softmax over queries": ("runs over the queries", lambda x, p, n, mask=None, *a: with_queries(x, p, n, mask, *a)),
+})
+
+
+def with_queries(x, p, n, mask, p_drop, training):
+    z = F.layer_norm(x, x.shape[-1:], p["g1"], p["b1"])
+    q, k, v = ((z @ p[name]).unflatten(-1, (n, -1)).transpose(1, 2) for name in ("Wq", "Wk", "Wv"))
+    scores = q @ k.mT / q.shape[-1]**0.5
+    scores = scores if mask is None else scores.masked_fill(~mask, -torch.inf)
+    x = x + F.dropout((torch.softmax(scores, 2) @ v).transpose(1, 2).flatten(2) @ p["Wo"], p_drop, training)
+    z = F.layer_norm(x, x.shape[-1:], p["g2"], p["b2"])
+    return x + F.dropout(torch.relu(z @ p["W1"] + p["c1"]) @ p["W2"] + p["c2"], p_drop, training)
+
+
+written(lecture_07.cached_step, {
+    "None": ("cache is None: nothing came before", lambda e, cache, *a: step(e, (cache[0], cache[1]), *a)),
+    "skip connection": ("You add e to the output", lambda e, *a: (lambda y, cache: (y + e, cache))(*step(e, *a))),
+})
+
+
 # ---- tests ----------------------------------------------------------------------------------------------------------
 
 

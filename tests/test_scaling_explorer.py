@@ -26,7 +26,7 @@ SETTINGS = [
     (1024, FULL, 0.0, 0),  # the flattest
     (1024, NONE, 1.0, 2),  # logits near 1000
     (1024, NONE, 1.0, 0),
-    (1024, ROOT, 0.7, 63),
+    (1024, ROOT, 0.7, 255),
     (512, FULL, 0.3, 17),
     (1, NONE, 0.0, 3),
     (1, FULL, 1.0, 4),
@@ -90,11 +90,21 @@ def test_curves_are_the_mean_and_the_median_over_all_seeds(mean):
     np.testing.assert_allclose(result["shares"][1:, 0], result["shares"][0, 0])  # all scales are 1 at d_k = 1
 
 
+def test_the_median_norm_is_that_of_the_distribution():
+    """40 to 60 % of 2000 other draws lie below it; with 64 seeds, at d_k = 1024, only 35 % would."""
+    rng = np.random.default_rng(256)
+    q, k = rng.standard_normal((2000, 1, 1024), np.float32), rng.standard_normal((2000, S, 1024), np.float32)
+    sums_so_far = np.cumsum(q * k, axis=2)  # (2000, S, 1024)
+    for width, median in zip(WIDTHS, DotProductScale().compute()["norms"][0], strict=True):
+        p = torch.softmax(torch.tensor(sums_so_far[..., width - 1], dtype=torch.float64), dim=-1).numpy()
+        assert (jacobian_norm(p) < median).mean() == pytest.approx(0.5, abs=0.1), width
+
+
 def test_what_the_lecture_says_of_the_three_scales():
     result = DotProductScale().compute()
     shares, norms = (dict(zip(SCALES, result[name], strict=True)) for name in ("shares", "norms"))
     assert np.all(np.diff(shares[NONE]) < 0) and shares[NONE][-1] < 0.05
-    assert norms[NONE][-1] < 1e-6 and np.all(np.diff(norms[NONE][4:]) < 0)
+    assert norms[NONE][-1] < 1e-5 and np.all(np.diff(norms[NONE][4:]) < 0)
     assert np.ptp(shares[ROOT][1:]) < 0.1 and np.all((norms[ROOT] > 0.2) & (norms[ROOT] < 0.3))
     assert np.all(np.diff(shares[FULL]) > 0) and shares[FULL][-1] > 0.999
     assert norms[FULL][-1] == pytest.approx(1 / S, abs=0.01)
@@ -131,8 +141,8 @@ def test_seeds_differ_and_a_wider_vector_goes_on_from_a_narrower_one():
     q, k = draw(7)
     for width, row in zip(WIDTHS, sums()[7], strict=True):
         np.testing.assert_allclose(row[:S] * math.sqrt(width), k[:, :width] @ q[:width], atol=0.01)
-    with pytest.raises(ValueError, match=r"seed: expected an integer in \[0, 63\], got 64"):
-        draw(64)
+    with pytest.raises(ValueError, match=r"seed: expected an integer in \[0, 255\], got 256"):
+        draw(256)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +156,7 @@ def test_seeds_differ_and_a_wider_vector_goes_on_from_a_narrower_one():
         ({"scale": None}, "scale: expected one of"),
         ({"mean": 1.1}, r"mean: expected a number in \[0, 1\], got 1.1"),
         ({"mean": math.nan}, "mean: expected a number"),
-        ({"seed": 64}, r"seed: expected an integer in \[0, 63\], got 64"),
+        ({"seed": 256}, r"seed: expected an integer in \[0, 255\], got 256"),
         ({"seed": 0.5}, "seed: expected an integer"),
     ],
 )
@@ -207,7 +217,7 @@ def test_alt_names_the_finding():
 
 
 def test_state_is_small_and_needs_nothing_from_elsewhere():
-    explorer_page.stands_alone(DotProductScale(), 80_000)
+    explorer_page.stands_alone(DotProductScale(), 180_000)
 
 
 # ---- The view in Chromium ----------------------------------------------------------------------------------------
@@ -296,7 +306,7 @@ def test_the_reason_fits_the_numbers(show):
     page = show(DotProductScale())
     reasons = {
         (256, NONE, 0.0, 0): r"Logits spread by about √d_k = 16 \(here 19\): .* one key takes nearly all the weight",
-        (256, NONE, 0.0, 2): "With this seed another key comes close to the first; .* under 6 × 10⁻⁴",
+        (256, NONE, 0.0, 2): "With this seed another key comes close to the first; .* under 0.0011",
         (4, NONE, 0.0, 1): r"Logits spread by about √d_k = 2.0 \(here 1.4\): softmax is not saturated yet",
         (256, ROOT, 0.0, 0): "Dividing by 16 keeps the spread near 1, .* gradient passes",
         (1024, FULL, 0.0, 0): "A spread of about 1/32 makes the weights nearly equal; .* about 1/32 reaches the query",
@@ -313,7 +323,7 @@ def test_the_reason_fits_the_numbers(show):
 def test_what_the_reasons_claim_holds_for_every_seed(show):
     """Whichever seed and width a class tries, "nearly all the weight" and the others are true."""
     page = show(DotProductScale())
-    for seed in range(0, SEEDS, 7):
+    for seed in range(0, SEEDS, 28):
         for d_k in WIDTHS[1::2]:
             for scale in (NONE, ROOT):
                 set_to(page, DotProductScale, (d_k, scale, 0.0, seed))

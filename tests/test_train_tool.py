@@ -187,12 +187,18 @@ def test_list(tool, capsys):
         (["tiny", "--every", "0"], "expected 1 or more"),
         (["tiny", "--steps", "0"], "expected 1 or more"),
         (["tiny", "--steps", "5"], "--out says where it goes"),
+        (["tiny", "--steps", "3", "--out", "nowhere"], "--steps: expected more than the 3 of the warm-up, got 3"),
     ],
 )
 def test_bad_arguments(tool, more, message, capsys):
     with pytest.raises(SystemExit):
         tool.main(more)
     assert message in capsys.readouterr().err
+
+
+def test_a_run_may_be_as_short_as_its_warm_up_and_a_step(tool, tmp_path):
+    assert tool.main(arguments(tmp_path, "--steps", "4")) == 0
+    assert steps_saved(tmp_path) == [4]
 
 
 # Interruptions

@@ -325,6 +325,10 @@ class Exercise:
                 if found is None and outcome.error is None and outcome.value is not None:
                     return [f"{start} `backward` can't start from what you return, or doesn't reach `{name}`: stay in "
                             "torch, without `.item()`, `.detach()` and NumPy."]
+                if compare and not found.isfinite().all() and gradient.isfinite().all():
+                    return [f"{start} the gradient with respect to `{name}` has entries that are NaN or infinite. "
+                            "`nan_to_num` and `where` replace a NaN in a result, but `backward` still goes through the "
+                            "step that made it: keep it from arising there."]
                 if compare and not agree(gradient, found, 1e-4, 1e-5):
                     return [f"{start} the gradient with respect to `{name}` is not: is a part of the computation "
                             "detached, or made of numbers taken out by `.item()`?"]

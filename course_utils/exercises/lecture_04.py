@@ -22,7 +22,8 @@ from course_utils.exercises.engine import Exercise, Probe
 def softmax(x: Array, axis: int) -> Array:
     """Turn scores into probabilities along one axis: exp(x) divided by its sum along that axis.
 
-    x: scores, any finite numbers, also 1000 or -1000; an array of any shape.  axis: which of its axes; -1 is the last.
+    x: scores, any finite floats, also 1000.0 or -1000.0; an array of any shape.  axis: which of its axes; -1 is the
+    last.
     Each slice along the axis is a distribution of its own: its entries are at least 0 and sum to 1.
     Returns an array of the shape of x, without NaN and infinity.  x is not changed.
     """
@@ -43,6 +44,7 @@ softmax = Exercise(
         Probe("a square, axis 1", lambda: (_normal(3, 3, seed=3), 1)),
         Probe("a square, axis 0", lambda: (_normal(3, 3, seed=4), 0)),
         Probe("three axes, the middle one", lambda: (_normal(2, 3, 4, seed=5), 1)),
+        Probe("three axes, the last one", lambda: (_normal(2, 3, 4, seed=7), 2)),
         Probe("a vector", lambda: (_normal(5, seed=6), 0)),
         Probe("scores from 1000 to 1002", lambda: (np.array([[1000.0, 1002.0, 1001.0]]), -1)),
         Probe("scores of -1000 and -1001", lambda: (np.array([[-1000.0, -1001.0]]), -1)),
@@ -58,7 +60,7 @@ softmax = Exercise(
         "`x.max(axis=axis, keepdims=True)` keeps an axis of length 1, so that each slice loses its own maximum. The "
         "sum of the exponentials needs the same two arguments.",
     ),
-    minutes=5, difficulty=1,
+    minutes=5, difficulty=1, rtol=1e-7,
     advice="Take the case with logarithms: the exponentials are 1, 2, 5 and 3, 3, 2, both rows sum to 8, so the first "
            "is 0.125 0.25 0.625 and the second 0.375 0.375 0.25.",
 )
@@ -163,8 +165,8 @@ def attention_decoder(
 
     ys: (B, T, d), the vectors of the tokens that it reads.  s0: (B, d), the state that it starts from.
     keys: (B, S, d), the encoder's states.  mask: (B, S) booleans, True = may attend; at least one in a row is True.
-    P: its weights by name: "W1", "W2" (d_a, d) and "v" (d_a,) as in additive_attention; "Wy", "Ws", "Wc" (d, d), for
-    rows, as they stand in the formula of a step.
+    P: its parameters by name: "W1", "W2" (d_a, d) and "v" (d_a,) as in additive_attention; "Wy", "Ws", "Wc" (d, d),
+    for rows, as they stand in the formula of a step.
     Step t: the context c_t comes from additive attention with the query s_{t-1}, the state before the step; then
     s_t = tanh(y_t Wy + s_{t-1} Ws + c_t Wc).
     Returns the states s_1 … s_T, (B, T, d).  Gradients flow through.
@@ -181,8 +183,8 @@ def attention_decoder(
     return torch.stack(states, dim=1)  # (B, T, d)
 
 
-class _Weights(UserDict):
-    """Weights by name, shown by their shapes."""
+class _Parameters(UserDict):
+    """Parameters by name, shown by their shapes."""
 
     def __str__(self) -> str:
         return "{" + ", ".join(f"{name!r} {tuple(W.shape)}" for name, W in self.items()) + "}"
@@ -193,14 +195,14 @@ def _decoding(seed: int, T: int, d: int, d_a: int, S: int, lengths: Sequence[int
     B = len(lengths)
     ys, s0, keys, W1, W2, v = _tensors(seed, (B, T, d), (B, d), (B, S, d), (d_a, d), (d_a, d), (d_a,))
     matrices = zip(("Wy", "Ws", "Wc"), _tensors(seed + 1, (d, d), (d, d), (d, d), scale=0.6), strict=True)
-    P = _Weights({"W1": W1, "W2": W2, "v": 2 * v, **dict(matrices)})
+    P = _Parameters({"W1": W1, "W2": W2, "v": 2 * v, **dict(matrices)})
     return ys.requires_grad_(), s0.requires_grad_(), keys.requires_grad_(), _real(lengths, S), P
 
 
 def _one_unit() -> tuple:
     ys, s0, keys = (torch.tensor(x, dtype=torch.float64) for x in ([[[0.5], [-1.0]]], [[0.0]], [[[0.0], [1.0]]]))
     values = {"W1": [[2.0]], "W2": [[1.0]], "v": [2.0], "Wy": [[1.0]], "Ws": [[0.5]], "Wc": [[-1.0]]}
-    P = _Weights({name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()})
+    P = _Parameters({name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()})
     return ys.requires_grad_(), s0.requires_grad_(), keys.requires_grad_(), torch.tensor([[True, True]]), P
 
 
@@ -282,7 +284,7 @@ self_attention = Exercise(
         "All dot products at once are `q @ k.T`; `q.shape[1]` is d_k. Your softmax of exercise 4.1 along the last "
         "axis makes the weights, whose rows sum to 1, and one more matrix product makes the output.",
     ),
-    minutes=10, difficulty=2,
+    minutes=10, difficulty=2, rtol=1e-5, atol=1e-6,  # so that partly single precision passes
     advice="Take the case with 2 tokens and d_k = 4: before the scale, the scores are 2 ln 3 and 0 for token 0, 0 and "
            "2 ln 4 for token 1; the weights are 3/4 and 1/4, 1/5 and 4/5. The values are 1 and 5, so the output is 2 "
            "and 4.2.",

@@ -52,8 +52,9 @@ dot_product_variance = Exercise(
         "mean_k². Multiply out, see what cancels, and multiply by d_k.",
     ),
     minutes=10, difficulty=2, rtol=1e-9,
-    advice="By hand, for d_k = 3, variances 2 and 5, means 1 and -2: E[x²] = 2 + 1 = 3 and E[y²] = 5 + 4 = 9, so one "
-           "product has the variance 3 · 9 - (1 · -2)² = 23, and three of them 69.",
+    advice="Derive a formula, without random draws. By hand, for d_k = 3, variances 2 and 5, means 1 and -2: "
+           "E[x²] = 2 + 1 = 3 and E[y²] = 5 + 4 = 9, so one product has the variance 3 · 9 - (1 · -2)² = 23, and three "
+           "of them 69.",
 )
 
 
@@ -70,7 +71,7 @@ def scaled_dot_product_attention(
     mask: booleans that broadcast to (..., T, S), True = may attend; None: every query may attend to every key.
     Returns the output (..., T, d_v) and the weights (..., T, S).  The weights of a query sum to 1 over the keys and
     are 0 where the mask is False; if a query may attend to nothing, its weights and its output are zeros.
-    The arguments are not changed.
+    The arguments are not changed.  Gradients flow through.
     Source: Vaswani et al. (2017), Attention is all you need, equation 1.
     """
     scores = q @ k.mT / math.sqrt(q.shape[-1])  # (..., T, S)
@@ -83,9 +84,10 @@ def scaled_dot_product_attention(
 
 
 def _qkv(*leading: int, T: int, S: int, d_k: int, d_v: int, seed: int) -> tuple[torch.Tensor, ...]:
+    """Arguments of attention, all of which want gradients."""
     rng = np.random.default_rng(seed)
     shapes = (T, d_k), (S, d_k), (S, d_v)
-    return tuple(torch.from_numpy(rng.normal(scale=1.5, size=(*leading, *shape))) for shape in shapes)
+    return tuple(torch.from_numpy(rng.normal(scale=1.5, size=(*leading, *shape))).requires_grad_() for shape in shapes)
 
 
 def _by_hand() -> tuple:
@@ -110,7 +112,7 @@ def _hidden_far_above() -> tuple:
 
 def _nothing_allowed() -> tuple:
     mask = torch.tensor([[[1, 1, 0], [0, 0, 0], [0, 1, 1]], [[1, 1, 1], [1, 0, 1], [0, 0, 0]]], dtype=torch.bool)
-    return *_qkv(2, T=3, S=3, d_k=5, d_v=2, seed=8), mask
+    return *(x.detach() for x in _qkv(2, T=3, S=3, d_k=5, d_v=2, seed=8)), mask
 
 
 scaled_dot_product_attention = Exercise(

@@ -118,7 +118,7 @@ class _BooleanResult(Exercise):
             dtype = outcome.value.dtype
             return None if dtype == torch.bool else (
                 f"`{self.returns}` has the right values, but dtype {dtype}, and numbers are no mask: `~mask` fails or "
-                "turns bits round, and an attention function adds floats to the scores. Make it `dtype=torch.bool`.")
+                "flips bits, and an attention function adds floats to the scores. Make it `dtype=torch.bool`.")
         numbers = outcome.value.long() if getattr(outcome.value, "dtype", None) == torch.bool else outcome.value
         return comparing.structure_problem(right.value.long(), numbers, self.returns)
 
@@ -196,6 +196,13 @@ def _padded(lengths: Sequence[int], T: int) -> torch.Tensor:
     return (torch.arange(T) < torch.tensor(lengths)[:, None])[:, None].expand(-1, T, -1)
 
 
+def _low_scores() -> tuple:
+    """Two tokens, keys opposite to queries: each token's score for itself is -400/√2, and the first sees no other."""
+    identity = torch.eye(2, dtype=torch.float64)
+    x = 20 * identity[None]
+    return x, identity, -identity, identity.clone(), identity.clone(), 1, torch.ones(2, 2, dtype=torch.bool).tril()
+
+
 def _by_hand() -> tuple:
     """Two tokens, two heads and no projections: 1 0 | 2 0 and 0 1 | 0 3."""
     identity = torch.eye(4, dtype=torch.float64)
@@ -217,6 +224,7 @@ multi_head_attention = Exercise(
         Probe("2 sentences of lengths 3 and 2, 3 heads", lambda: _sentences(2, 3, 6, 3, _padded((3, 2), 3), seed=66)),
         Probe("causal and lengths 5 and 2, 4 heads", lambda: _sentences(
             2, 5, 8, 4, _padded((5, 2), 5) & torch.ones(5, 5, dtype=torch.bool).tril(), seed=67)),
+        Probe("causal mask, 2 tokens with a score of -283 for themselves", _low_scores),
     ],
     mistakes=mistakes_06_attention.MULTI_HEAD_ATTENTION,
     combinations=mistakes_06_attention.MULTI_HEAD_ATTENTION_PAIRS,

@@ -16,7 +16,7 @@ import torch
 
 from course_utils.exercises import mistakes_07_block, mistakes_07_cache, mistakes_07_norm, mistakes_07_positions
 from course_utils.exercises.engine import TIME_LIMIT, Exercise, Probe
-from course_utils.exercises.running import Outcome
+from course_utils.exercises.running import Outcome, run
 
 # ---- 7.1 sinusoidal_positions ---------------------------------------------------------------------------------------
 
@@ -207,6 +207,34 @@ def encoder_block(
     return x + torch.dropout(thought, p_drop, training)
 
 
+def _known_branches() -> tuple:
+    """In training, with p_drop = 1/4: attention finds 1 everywhere and the network 100, whatever x is."""
+    x, p, *_ = _block(4, 16, 16, 5, 2, seed=541)
+    zeros, ones, eye = (make(16, dtype=torch.float64) for make in (torch.zeros, torch.ones, torch.eye))
+    p.update(g1=zeros, b1=ones, Wv=eye, Wo=eye.clone(), W1=0 * p["W1"], c1=1 + 0 * p["c1"], W2=20 + 0 * p["W2"],
+             c2=zeros.clone())
+    return x, p, 2, None, 0.25, True
+
+
+class _WithDropout(Exercise):
+    """Its cases leave nothing to chance; an answer that is right in all of them drops at random once more."""
+
+    def _diagnose(self, answer: Callable, seconds: float) -> tuple[str, str, str]:
+        status, message, printed = super()._diagnose(answer, seconds)
+        problem = self._dropout_problem(answer, seconds) if status == "passed" else ""
+        return ("failed", problem, printed) if problem else (status, message, printed)
+
+    def _dropout_problem(self, answer: Callable, seconds: float) -> str:
+        probe = Probe("training, p_drop = 0.25", _known_branches)
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            right, outcome = (run(f, self._arguments(probe), seconds) for f in (self.reference, answer))
+        if outcome.error is not None:
+            return self._error_text(answer, probe, outcome.error)
+        return self._structure(right, outcome) or mistakes_07_block.dropout_problem(
+            outcome.value.double() - _known_branches()[0])
+
+
 class _Weights(UserDict):
     """Weights by name, shown by their shapes."""
 
@@ -237,7 +265,7 @@ def _causal(T: int) -> torch.Tensor:
     return torch.ones(T, T, dtype=torch.bool).tril()
 
 
-encoder_block = Exercise(
+encoder_block = _WithDropout(
     "7.4", "An encoder block", encoder_block, "x",
     probes=[
         Probe("2 sentences, 5 tokens, D = 12, 3 heads, F = 7", lambda: _block(2, 5, 12, 7, 3, seed=401, scale=2.0)),

@@ -74,11 +74,15 @@ _CANCELS = ("Change the query, and your weights stay the same: it is missing in 
             "where it cancels in the softmax. The sum is inside: v · tanh(W1 query + W2 key).")
 _BROADCAST = ("Your query needs an axis for the keys: (B, d_a) and (B, S, d_a) don't fit, and where B equals S each "
               "key meets the query of another row. `unsqueeze(1)` makes it (B, 1, d_a).")
+_SCORES = ("Your context is right, but what you return with it are the scores. Return the weights: the softmax of the "
+           "masked scores.")
 _ADDITIVE = {
     "softmax over the batch": (dict(weigh=_over_batch(-torch.inf)), _BATCH),
     "softmax over the batch, finite": (dict(weigh=_over_batch(-1e9)), _BATCH),
     "softmax over the batch, no mask": (dict(weigh=lambda s, mask: torch.softmax(s, 0)), _BATCH),
     "softmax over the batch, then the mask": (dict(weigh=lambda s, mask: torch.softmax(s, 0) * mask), _BATCH),
+    "softmax over the batch, NaN to 0": (dict(weigh=lambda s, mask: _over_batch(-torch.inf)(
+        s, mask).nan_to_num()), _BATCH),
     "softmax of everything": (dict(weigh=_of_everything), (
         "All weights of the batch together sum to 1. Each row is a softmax of its own, over its S keys: `dim=-1`.")),
     "softmax over one": (dict(weigh=lambda s, mask: _singleton(-1e30)(s, mask) * mask), _ONES),
@@ -89,6 +93,7 @@ _ADDITIVE = {
         "those scores to -inf before the softmax.")),
     "mask inverted": (dict(weigh=lambda s, mask: _fill(s, ~mask)), _POLARITY),
     "mask inverted, finite": (dict(weigh=lambda s, mask: _fill(s, ~mask, -1e9)), _POLARITY),
+    "mask inverted, NaN to 0": (dict(weigh=lambda s, mask: _fill(s, ~mask).nan_to_num()), _POLARITY),
     "mask inverted, after the softmax": (dict(weigh=lambda s, mask: torch.softmax(s, -1) * ~mask), (
         "You keep the weights of the padding and drop those of the real tokens: mask is True for real tokens. And mask "
         "the scores, with -inf where `~mask`, before the softmax.")),
@@ -96,6 +101,15 @@ _ADDITIVE = {
     "mask added": (dict(weigh=lambda s, mask: torch.softmax(s + mask.to(s), -1)), (
         "You add the mask to the scores: real tokens get 1 more, which is not enough to silence the padding. Masked "
         "scores must become -inf before the softmax.")),
+    "mask times -inf": (dict(weigh=lambda s, mask: torch.softmax(s + ~mask * -torch.inf, -1)), (
+        "All your weights are NaN: 0 · inf is NaN, so a mask can't be multiplied by -inf. Fill the scores instead: "
+        "`masked_fill(~mask, -torch.inf)`.")),
+    "mask of row 0": (dict(weigh=lambda s, mask: _fill(s, mask[:1])), (
+        "You use the mask of row 0 for the whole batch. Each sentence has its own padding: `mask` has the shape of the "
+        "scores, (B, S).")),
+    "mask by lengths": (dict(weigh=lambda s, mask: _fill(s, torch.arange(s.shape[1]) < mask.sum(1, keepdim=True))), (
+        "You count the real tokens of a row and keep that many from the start. A mask may be False anywhere: use it as "
+        "it is, `masked_fill(~mask, ...)`.")),
     "filled with 1e9": (dict(weigh=lambda s, mask: _fill(s, mask, 1e9)), (
         "You fill masked scores with a large positive number, which gives all weight to the padding. They must become "
         "-inf before the softmax.")),
@@ -176,6 +190,10 @@ _ADDITIVE = {
         "You multiply by W1 and W2 instead of their transposes. They are stored (d_a, d), as for column vectors: for "
         "rows it is `x @ W.T`.")),
     "no axis for the keys": (dict(hidden=lambda q, k, W1, W2: q @ W1.T + k @ W2.T), _BROADCAST),
+    "queries repeated in turn": (dict(hidden=lambda q, k, W1, W2: (q @ W1.T).repeat(k.shape[1], 1).view(
+        *k.shape[:2], -1) + k @ W2.T), (
+        "Keys meet queries of other rows: `repeat` goes through the whole batch before it starts again. No copies are "
+        "needed: `unsqueeze(1)` makes the query (B, 1, d_a), which broadcasts over the keys.")),
     "query ignored": (dict(hidden=lambda q, k, W1, W2: k @ W2.T), _CANCELS),
     "keys ignored": (dict(hidden=lambda q, k, W1, W2: (q @ W1.T)[:, None].expand(-1, k.shape[1], -1)), _UNIFORM),
     "query of row 0": (dict(parts=lambda q, W1, W2: (q[:1].expand_as(q), W1, W2)), (
@@ -229,6 +247,11 @@ def _returning_scores(query, keys, W1, W2, v, mask):
     return _additive(query, keys, W1, W2, v, mask)[0], torch.tanh(_sum(query, keys, W1, W2)) @ v
 
 
+def _returning_masked_scores(query, keys, W1, W2, v, mask):
+    context, scores = _returning_scores(query, keys, W1, W2, v, mask)
+    return context, scores.masked_fill(~mask, -torch.inf)
+
+
 def _masked_keys(query, keys, W1, W2, v, mask):
     return _additive(query, keys * mask[..., None], W1, W2, v, mask, weigh=lambda s, mask: torch.softmax(s, -1))
 
@@ -241,9 +264,14 @@ ADDITIVE_ATTENTION = [*variations(_additive, _ADDITIVE), *(Mistake(*row) for row
      "v · tanh(W1 query + W2 key).", "dot product"),
     (_projected_dot, "You take the dot product of the two projections. In an additive score they are added, go through "
      "tanh and are weighed by v.", "dot product of the projections"),
-    (_returning_scores, "Your context is right, but what you return with it are the scores. Return the weights: the "
-     "softmax of the masked scores.", "scores returned"),
+    (_returning_scores, _SCORES, "scores returned"),
+    (_returning_masked_scores, _SCORES, "masked scores returned"),
     (_masked_keys, "You set the padded keys to 0, but they still get a score and a weight. Mask the scores, with -inf, "
      "before the softmax.", "keys masked"),
 ])]
-ADDITIVE_ATTENTION_PAIRS = pairs(_additive, _ADDITIVE)
+# To be fast: without gradients, one of each kind (no comma in its name), none that is rarely made with a second one.
+_ALONE = ("mask of row 0", "mask by lengths", "filled with 1e9", "filled with -1", "log-softmax", "hard", "uniform",
+          "softmax for tanh", "mean without v", "product", "difference", "queries repeated in turn", "query of row 0",
+          "best key", "query weighted", "query added", "context of row 0", "sum of the keys")
+ADDITIVE_ATTENTION_PAIRS = pairs(torch.no_grad()(_additive), {
+    name: entry for name, entry in _ADDITIVE.items() if name not in _ALONE and "," not in name})

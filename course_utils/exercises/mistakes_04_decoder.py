@@ -30,12 +30,13 @@ def _affine(y, s, c, Wy, Ws, Wc):
     return y @ Wy + s @ Ws + c @ Wc
 
 
-def _decoder(ys, s0, keys, mask, P, *, inputs=lambda ys: ys, matrices=lambda Wy, Ws, Wc: (Wy, Ws, Wc), attend=_attend,
+def _decoder(ys, s0, keys, mask, P, *, inputs=lambda ys: ys, start=lambda s0: s0,
+             matrices=lambda Wy, Ws, Wc: (Wy, Ws, Wc), attend=_attend,
              query=lambda y, s, s0, cell: s, context=lambda c, seen: c, old=lambda s, s0: s, read=_affine,
              act=torch.tanh, finish=lambda states, contexts, s0: torch.stack(states, dim=1)):
     """query: what asks; context: from the new context and all so far; old: the state that the cell reads."""
     matrices = matrices(P["Wy"], P["Ws"], P["Wc"])
-    s, states, contexts = s0, [], []
+    s, states, contexts = start(s0), [], []
     for y in inputs(ys).unbind(1):
         def cell(c, y=y, s=s):
             return act(read(y, old(s, s0), c, *matrices))
@@ -99,6 +100,9 @@ _DECODER = {
     "context ignored": (dict(context=lambda c, contexts: torch.zeros_like(c)), (
         "Your states do not depend on the keys: c_t Wc is missing, so this is a decoder without attention. Add what "
         "was looked up: y_t Wy + s_{t-1} Ws + c_t Wc.")),
+    "zeros at the start": (dict(start=torch.zeros_like), (
+        "You start from zeros, and s0 is never used. It is what the encoder hands over: s0 asks at the first step, and "
+        "the first cell reads it.")),
     "state not carried": (dict(old=lambda s, s0: s0), (
         "Your cell reads s0 at every step, so that nothing is remembered. Hand the new state on: `s = tanh(...)` in "
         "the loop.")),
@@ -139,6 +143,14 @@ _DECODER = {
         "Every step reads the first token. Step t reads its own, `ys[:, t]`.")),
     "tokens reversed": (dict(inputs=lambda ys: ys.flip(1)), (
         "You read the tokens from the last to the first. The decoder goes from left to right.")),
+    "first token skipped": (dict(inputs=lambda ys: ys[:, 1:]), (
+        "Your loop starts one step late and leaves out the first token. Steps count from 0 in code: `range(T)` gives "
+        "all T of them.")),
+    "last token skipped": (dict(inputs=lambda ys: ys[:, :-1]), (
+        "Your loop ends one step early and leaves out the last token. `range(T)` ends at T - 1 by itself: all T states "
+        "are wanted.")),
+    "steps counted by the batch": (dict(inputs=lambda ys: torch.stack([ys[:, t] for t in range(len(ys))], dim=1)), (
+        "Your loop has B steps: `len(ys)` is the size of the batch, axis 0. The number of steps is T, `ys.shape[1]`.")),
     "one step": (dict(inputs=lambda ys: ys[:, :1]), (
         "You return after the first step: is `return` inside the loop? All T states are wanted, (B, T, d).")),
     "contexts returned": (dict(finish=lambda states, contexts, s0: torch.stack(contexts, dim=1)), (
@@ -154,6 +166,10 @@ _DECODER = {
     "side by side": (dict(finish=lambda states, contexts, s0: torch.cat(states, dim=1)), (
         "You join the states side by side, (B, T d). `torch.stack(states, dim=1)` gives them an axis of their own: "
         "(B, T, d).")),
+    "stacked and reshaped": (dict(finish=lambda states, contexts, s0: torch.stack(states).reshape(
+        len(s0), len(states), -1)), (
+        "You bring (T, B, d) to (B, T, d) by `reshape` or `view`, which mixes the rows of the batch. Stack along axis "
+        "1 instead, `torch.stack(states, dim=1)`, or swap the axes by `transpose(0, 1)`.")),
     "last state": (dict(finish=lambda states, contexts, s0: states[-1]), (
         "You return the last state only. All T states are wanted: collect them in a list.")),
     "reversed": (dict(finish=lambda states, contexts, s0: torch.stack(states[::-1], dim=1)), (
@@ -177,6 +193,8 @@ _DECODER = {
         "Your states depend on the keys of the padding: the mask isn't used. Set those scores to -inf before the "
         "softmax.")),
     "mask inverted": (dict(attend=partial(_attend, weigh=lambda scores, mask: _fill(scores, ~mask))), _POLARITY),
+    "mask inverted, NaN to 0": (dict(attend=partial(_attend, weigh=lambda scores, mask: _fill(
+        scores, ~mask).nan_to_num())), _POLARITY),
     "mask inverted, finite": (dict(attend=partial(_attend, weigh=lambda scores, mask: _fill(
         scores, ~mask, -1e9))), _POLARITY),
     "scores times mask": (dict(attend=partial(_attend, weigh=lambda scores, mask: torch.softmax(scores * mask, -1))), (
@@ -193,6 +211,9 @@ _DECODER = {
     "uniform": (dict(attend=partial(_attend, weigh=lambda scores, mask: mask / mask.sum(1, keepdim=True))), (
         "Your context is the plain mean of the real keys, the same at every step. Weigh them by the softmax of their "
         "scores with the state.")),
+    "last key": (dict(attend=lambda query, keys, mask, P: keys[:, -1]), (
+        "Your context is the last key at every step, which may be padding: so decoders worked before attention. It is "
+        "the sum of all real keys, each times its weight for the state s_{t-1}.")),
     "hard": (dict(attend=partial(_attend, weigh=_best)), (
         "Your context is the best key alone. Attention is soft: it is the sum of all real keys, each times its "
         "weight.")),
@@ -213,4 +234,10 @@ def _apart(ys, s0, keys, mask, P):
 ATTENTION_DECODER = [*variations(_decoder, _DECODER), Mistake(
     _apart, "You ask with the new state, and the state that you carry on has never read a context. Bahdanau's decoder "
     "asks with s_{t-1}, and the new state, which is carried on, has read c_t.", "context not handed on")]
-ATTENTION_DECODER_PAIRS = pairs(_decoder, _DECODER)
+# To be fast: without gradients, one of each kind (no comma in its name), none that is rarely made with a second one.
+_ALONE = ("query is token and state", "contexts averaged", "sigmoid", "relu", "residual", "Wy transposed",
+          "Ws transposed", "Wc transposed", "Wy and Ws exchanged", "Ws and Wc exchanged", "Wy and Wc exchanged",
+          "first token at every step", "first token skipped", "last token skipped", "steps counted by the batch",
+          "stacked and reshaped", "side by side", "uniform", "hard", "last key")
+ATTENTION_DECODER_PAIRS = pairs(torch.no_grad()(_decoder), {
+    name: entry for name, entry in _DECODER.items() if name not in _ALONE and "," not in name})

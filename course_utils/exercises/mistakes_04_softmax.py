@@ -3,6 +3,8 @@
 Most are one function with a knob turned: the knobs are keyword arguments, so that two mistakes combine to a third.
 """
 
+import math
+
 import numpy as np
 
 from course_utils.exercises.engine import Mistake, pairs, variations
@@ -44,6 +46,10 @@ _WHOLE = ("Your whole array sums to 1. Each slice along `axis` is a distribution
           "axis, with `keepdims=True`.")
 _FIXED = ("You normalize along axis {}, whatever `axis` is. Hand the argument on to both `max` and `sum`: the slices "
           "along it must sum to 1.")
+_EPSILON = ("You add a small number to the sum, so that a slice sums to a little less than 1. None is needed: with the "
+            "maximum subtracted, the sum is at least 1.")
+_TWO_AXES = ("Your {} follow `axis`, your {} don't: they run along the last axis, always. Both need the same `axis`, "
+             "and `keepdims=True`, for the slices to sum to 1.")
 _UNNORMALIZED = ("The largest entry of each of your slices is 1, so a slice sums to more. Divide the exponentials by "
                  "their sum along `axis`, not by the largest, and don't return them as they are.")
 _BOTH_ALIKE = ("The exponentials above and below the fraction bar are not the same: only one of them is shifted by the "
@@ -63,6 +69,12 @@ _SOFTMAX = {
     "minimum subtracted": (dict(shift=lambda x, axis: x.min(axis=axis, keepdims=True)), (
         "You subtract the minimum, so that all exponents are positive and large ones overflow. Subtract the maximum: "
         "then the largest exponent is 0.")),
+    "largest absolute value subtracted": (dict(shift=lambda x, axis: _largest(np.abs(x), axis)), (
+        "You subtract the largest absolute value: where all scores lie near -1000, every exponential underflows, and "
+        "0 / 0 is NaN. Subtract the maximum itself, which may be negative.")),
+    "maximum along the last axis": (dict(shift=lambda x, axis: _largest(x, -1)), _TWO_AXES.format("sums", "maxima")),
+    "sum along the last axis": (dict(total=lambda e, axis, x: e.sum(axis=-1, keepdims=True)), _TWO_AXES.format(
+        "maxima", "sums")),
     "maximum added": (dict(shift=lambda x, axis: -_largest(x, axis)), (
         "You add the maximum instead of subtracting it, which makes the overflow worse. Subtract it: then the largest "
         "exponent is 0.")),
@@ -87,6 +99,8 @@ _SOFTMAX = {
         "to 1.")),
     "divided by the mean": (dict(total=lambda e, axis, x: e.mean(axis=axis, keepdims=True)), (
         "You divide by the mean of the exponentials, so that a slice sums to its length. Divide by their sum.")),
+    "epsilon, 1e-6": (dict(total=lambda e, axis, x: e.sum(axis=axis, keepdims=True) + 1e-6), _EPSILON),
+    "epsilon, 1e-5": (dict(total=lambda e, axis, x: e.sum(axis=axis, keepdims=True) + 1e-5), _EPSILON),
     "divided by the largest": (dict(total=lambda e, axis, x: e.max(axis=axis, keepdims=True)), _UNNORMALIZED),
     "divided by the length": (dict(total=lambda e, axis, x: np.sqrt((e * e).sum(axis=axis, keepdims=True))), (
         "You divide by the Euclidean norm: your squares sum to 1. Probabilities sum to 1 themselves: divide by the sum "
@@ -96,6 +110,9 @@ _SOFTMAX = {
     "always the last axis": (dict(along=lambda x, axis: -1), _FIXED.format("-1")),
     "always axis 0": (dict(along=lambda x, axis: 0), _FIXED.format("0")),
     "always axis 1": (dict(along=_last_at_most(1)), _FIXED.format("1")),
+    "axis 0 or else 1": (dict(along=lambda x, axis: 0 if axis == 0 else min(1, x.ndim - 1)), (
+        "You take every axis but 0 for axis 1, which is right for matrices only. Hand `axis` itself on to both `max` "
+        "and `sum`, with `keepdims=True`: that works for any number of axes.")),
     "minus": (dict(scores=lambda x, axis: -x), (
         "Your largest score gets the smallest probability: there is a minus in the exponent. It is exp(x), divided by "
         "its sum.")),
@@ -124,6 +141,9 @@ _SOFTMAX = {
     "sigmoid": (dict(shift=lambda x, axis: 0, exp=lambda z: 1 / (1 + np.exp(-z))), (
         "You put a sigmoid in place of the exponential, so that large scores all count as 1 and hardly differ. Take "
         "exp of the shifted scores.")),
+    "sigmoid alone": (dict(shift=lambda x, axis: 0, exp=lambda z: 1 / (1 + np.exp(-z)), total=lambda e, axis, x: 1), (
+        "You put each score through a sigmoid of its own, so that the slices don't sum to 1. Scores compete: take "
+        "their exponentials and divide them by the sum along `axis`.")),
     "no exponential": (dict(shift=lambda x, axis: 0, exp=lambda z: z), (
         "You divide the scores by their sum: there is no exponential, negative scores give negative results, and a sum "
         "of 0 none at all. Take exp first, which makes everything positive.")),
@@ -159,7 +179,7 @@ SOFTMAX = [*variations(_softmax, _SOFTMAX), *(Mistake(*row) for row in [
      "for every entry, in the shape of x.", "argmax"),
 ])]
 # Without two whose mistakes undo each other.
-SOFTMAX_PAIRS = [m for m in pairs(_softmax, _SOFTMAX) if m.name != "twice + no exponential"]
+SOFTMAX_PAIRS = [m for m in pairs(_softmax, _SOFTMAX) if m.name != "twice + no exponential" and "epsilon" not in m.name]
 
 
 # ---- self_attention -------------------------------------------------------------------------------------------------
@@ -214,6 +234,8 @@ _SIDE = ("Your matrices multiply from the wrong side: {}. A token is a row of X,
          "too: `X @ W`, (T, D) times (D, d).")
 _WRONG_SIDE = dict(zip(["query", "key", "value"], [_left] * 3))
 _TRANSPOSED = dict(zip(["query", "key", "value"], [_transposed] * 3))
+_NOT_TO_ITSELF = ("You keep a token from attending to itself. There is no mask here: the token itself is one of the "
+                  "keys, and where it is alone, the only one.")
 _SELF = {
     "softmax over queries": (dict(weigh=_over_queries), (
         "Your columns sum to 1, not your rows: the softmax runs over the queries, axis 0. Row i says how token i "
@@ -230,6 +252,10 @@ _SELF = {
     "no shift": (dict(weigh=lambda s: np.exp(s) / np.exp(s).sum(axis=-1, keepdims=True)), (
         "Your exponentials overflow where scores are large, and the weights are NaN. Subtract each row's maximum "
         "before the exponential, or use your softmax of exercise 4.1.")),
+    "one maximum for all": (dict(weigh=lambda s: np.exp(s - s.max()) / np.exp(s - s.max()).sum(
+        axis=-1, keepdims=True)), (
+        "You subtract one maximum of the whole table, and a row that lies far below it underflows to 0 / 0. Subtract "
+        "each row's own maximum, with `keepdims=True`.")),
     "no shift, over queries": (dict(weigh=lambda s: np.exp(s) / np.exp(s).sum(axis=0, keepdims=True)), (
         "Your columns sum to 1, not your rows, and large scores overflow. Each row is a softmax over the keys, the "
         "last axis, with the row's maximum subtracted first.")),
@@ -248,8 +274,9 @@ _SELF = {
         "You apply softmax twice, so that the weights are nearly uniform. Once, over the keys, is enough.")),
     "causal": (dict(weigh=lambda s: _masked(s, np.tri(len(s), dtype=bool))), (
         "You hide the tokens that come later. There is no mask here: every token may attend to all tokens.")),
-    "not to itself": (dict(weigh=lambda s: _masked(s, ~np.eye(len(s), dtype=bool) if len(s) > 1 else True)), (
-        "You keep a token from attending to itself. There is no mask here: the token itself is one of the keys.")),
+    "not to itself": (dict(weigh=lambda s: _masked(s, ~np.eye(len(s), dtype=bool) if len(s) > 1 else True)),
+                      _NOT_TO_ITSELF),
+    "not to itself, one token": (dict(weigh=lambda s: _masked(s, ~np.eye(len(s), dtype=bool))), _NOT_TO_ITSELF),
     "no scale": (dict(scale=lambda s, X, q, v: s), (
         "The scale is missing, so your weights are too sharp. Divide the scores q · k by √d_k, the root of the width "
         "of a query.")),
@@ -264,6 +291,9 @@ _SELF = {
         "d_k, its standard deviation with √d_k.")),
     "divided by D": (dict(scale=lambda s, X, q, v: s / X.shape[1]), (
         "You divide by D, the width of a token. The scale is 1/√d_k: the root of the width of a query.")),
+    "rounded root": (dict(scale=lambda s, X, q, v: s / math.isqrt(q.shape[1])), (
+        "You round √d_k to a whole number, which is right for d_k = 1 and 4 only. Use `np.sqrt`, without `int` and "
+        "without `//`.")),
     "multiplied": (dict(scale=lambda s, X, q, v: s * np.sqrt(q.shape[1])), (
         "You multiply the scores by √d_k and make the weights sharper. Divide by √d_k, or multiply by d_k ** -0.5.")),
     "scaled twice": (dict(scale=lambda s, X, q, v: s / np.sqrt(q.shape[1]) / np.sqrt(X.shape[1])), (
@@ -292,6 +322,9 @@ _SELF = {
     "key not projected": (dict(key=_unprojected), (
         "You use X itself as the keys: W_K is never used. What a token offers to be found by is its projection, "
         "X W_K.")),
+    "query and key not projected": (dict(query=_unprojected, key=_unprojected), (
+        "You compare the rows of X themselves, X Xᵀ: W_Q and W_K are never used. Compare what the tokens ask for, "
+        "X W_Q, with what they are found by, X W_K.")),
     "value not projected": (dict(value=_unprojected), (
         "Your weights are right, but you average X itself: W_V is never used. What a token gives is its projection, "
         "X W_V.")),

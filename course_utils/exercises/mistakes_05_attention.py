@@ -64,6 +64,10 @@ def _by_sum(values):
     return values / values.sum(-1, keepdim=True)
 
 
+def _by_sum_or_zero(values):
+    return _by_sum(values).nan_to_num()
+
+
 def _without_dim(scores):
     """What F.softmax chooses if no `dim` is given."""
     return torch.softmax(scores, 0 if scores.dim() == 3 else 1)
@@ -100,6 +104,8 @@ _EVEN = ("A query that may attend to nothing attends to {} in yours: that is wha
          "does (which also overflows in float16). Use -inf, and set the weights to 0 where the mask is False.")
 _RENORMALIZED = ("You hide keys after the softmax and divide by the new sum, {}. Hide the scores, with -inf, before "
                  "the softmax.")
+_OVERFLOW = ("e to the power of 800 overflows, and that of -30000 is rounded to 0: inf / inf and 0 / 0 are NaN. "
+             "Subtract the largest score of the row first, as `torch.softmax` does.")
 _TRANSPOSED = ("Your product puts q against {}. Swap the last two axes of k, and only those: `k.mT` or "
                "`k.transpose(-2, -1)`, so that each score is the dot product of one query with one key.")
 _INDEX = ("`scores[~mask] = …` wants a mask in the shape of the scores, and doesn't broadcast. `masked_fill` and "
@@ -144,6 +150,9 @@ _CHANGES = {
     "axes 1 and 2 of k": (dict(product=lambda q, k: q @ k.transpose(1, 2)), (
         "`k.transpose(1, 2)` swaps the axes of keys and entries only as long as there are no heads. Count from the "
         "end: `k.transpose(-2, -1)`, or `k.mT`.")),
+    "three axes only": (dict(product=lambda q, k: torch.bmm(q, k.mT)), (
+        "`torch.bmm` wants exactly three axes and stops where there are heads. `@` (or `torch.matmul`) multiplies the "
+        "last two axes, whatever stands in front.")),
     "all axes of k": (dict(product=lambda q, k: q @ k.permute(*range(k.dim() - 1, -1, -1))), (
         "`k.T` reverses all axes, those of the batch and the heads as well. Only the last two are to be swapped: "
         "`k.mT` or `k.transpose(-2, -1)`.")),
@@ -167,7 +176,12 @@ _CHANGES = {
         "You use the mask of the first sentence for the whole batch. Each sentence has its own: the mask broadcasts to "
         "the scores as it is.")),
     "mask ignored": (dict(hide=_as_they_are, empty=_as_they_are), _IGNORED),
-    "mask ignored, empty rows zero": (dict(hide=_as_they_are), _IGNORED),
+    "mask ignored, empty rows zero": (dict(hide=_as_they_are), (
+        "Your mask empties the rows in which nothing is allowed, and hides no single key elsewhere. Where it is False, "
+        "the score must become -inf before the softmax.")),
+    "mask with one more axis": (dict(read=lambda mask: mask.unsqueeze(1)), (
+        "You give the mask one more axis, and then it doesn't fit. It comes ready to broadcast to (…, T, S): use it as "
+        "it is.")),
     "mask after the softmax": (dict(hide=_as_they_are, empty=lambda weights, mask: weights * mask), _AFTER),
     "renormalized": (dict(hide=_as_they_are, empty=lambda weights, mask: _by_sum(weights * mask)), _RENORMALIZED.format(
         "which is 0 if nothing is allowed, or if a hidden score is so high that all others are rounded to 0")),
@@ -183,7 +197,10 @@ _CHANGES = {
     "zero fill": (dict(hide=_fill(0), empty=_as_they_are), _VISIBLE),
     "zero fill, empty rows zero": (dict(hide=_fill(0)), _VISIBLE),
     "fill -1": (dict(hide=_fill(-1), empty=_as_they_are), _NOT_FAR),
+    "fill -10": (dict(hide=_fill(-10), empty=_as_they_are), _NOT_FAR),
+    "fill -10, empty rows zero": (dict(hide=_fill(-10)), _NOT_FAR),
     "fill -1e4": (dict(hide=_fill(-1e4), empty=_as_they_are), _NOT_FAR),
+    "-1e4 added": (dict(hide=lambda scores, mask: scores - 1e4 * ~mask, empty=_as_they_are), _NOT_FAR),
     "fill -1e4, empty rows zero": (dict(hide=_fill(-1e4)), _NOT_FAR),
     "fill -1e4, hidden keys zero": (dict(hide=_fill(-1e4), empty=_hidden_zero), _NOT_FAR),
     "fill inf": (dict(hide=_fill(torch.inf)), (
@@ -208,6 +225,9 @@ _CHANGES = {
         "end: `dim=-1`.")),
     "over axis 1": (dict(normalize=lambda scores: torch.softmax(scores, 1)), _OVER.format(
         "axis 1: the queries, or the heads if there are some")),
+    "over axis 1, hidden keys zero": (dict(
+        normalize=lambda scores: torch.softmax(scores, 1), empty=_hidden_zero), _OVER.format(
+            "axis 1: the queries, or the heads if there are some")),
     "over the batch": (dict(normalize=lambda scores: torch.softmax(scores, 0)), _OVER.format("the batch, axis 0")),
     "no dim": (dict(normalize=_without_dim), (
         "Your softmax has no `dim`, and torch then guesses: the batch, or the heads. Each query distributes a weight "
@@ -226,9 +246,8 @@ _CHANGES = {
     "no sum": (dict(normalize=torch.exp), (
         "You take e to the power of the scores, but don't divide by the sum over the keys. The weights of a query sum "
         "to 1.")),
-    "exp overflows": (dict(normalize=lambda scores: _by_sum(torch.exp(scores))), (
-        "e to the power of 800 overflows, and that of -30000 is rounded to 0: inf / inf and 0 / 0 are NaN. Subtract "
-        "the largest score of the row first, as `torch.softmax` does.")),
+    "exp overflows": (dict(normalize=lambda scores: _by_sum(torch.exp(scores))), _OVERFLOW),
+    "exp overflows, NaN to 0": (dict(normalize=lambda scores: _by_sum_or_zero(torch.exp(scores))), _OVERFLOW),
     "softmax twice": (dict(normalize=lambda scores: _softmax(_softmax(scores))), (
         "You apply softmax twice, which flattens the weights and gives hidden keys a share again. Once is enough.")),
     "log softmax": (dict(normalize=lambda scores: torch.log_softmax(scores, -1)), (
@@ -278,16 +297,6 @@ def _truth_of_the_mask(q, k, v, mask):
     return _attend(q, k, v, mask if mask else None)
 
 
-def _scaled_in_place(*powers):
-    """q and k times d_k to a power each, in place."""
-    def answer(q, k, v, mask):
-        result = _attend(q, k, v, mask)
-        for x, power in zip((q, k), powers):
-            x *= x.shape[-1]**power
-        return result
-    return answer
-
-
 def _inverted_in_place(q, k, v, mask):
     result = _attend(q, k, v, mask)
     if mask is not None:
@@ -299,9 +308,6 @@ _NONE = ("Your function stops where `mask` is None: there is nothing to hide the
          "first: `if mask is not None:`.")
 _LATE = ("Rows without an allowed key are NaN in your {}: {}. Set the weights to 0 where the mask is False, and "
          "average the values after that.")
-_PLACE = ("Your values are right, but you change {} in place, which the caller still needs: `{}` writes into the "
-          "tensor itself. `{}` makes a new one.")
-_PLACE_Q = _PLACE.format("{}", "q /= …", "q = q / …")
 SCALED_DOT_PRODUCT_ATTENTION = [*variations(_attend, _CHANGES), *(Mistake(*row) for row in [
     (_own_causal_mask, "You hide the future whatever the mask says. The caller decides what may be attended to: None "
      "hides nothing, and a padding mask hides padded keys only.", "own causal mask"),
@@ -313,12 +319,13 @@ SCALED_DOT_PRODUCT_ATTENTION = [*variations(_attend, _CHANGES), *(Mistake(*row) 
     (_none_not_handled(empty=_as_they_are), _NONE, "mask None not handled, NaN rows"),
     (_truth_of_the_mask, "`if mask:` asks a whole table for one truth value. What you want to know is whether there is "
      "one: `if mask is not None:`.", "truth of the mask"),
-    (_scaled_in_place(-0.5), _PLACE_Q.format("q"), "q in place"),
-    (_scaled_in_place(0, -0.5), _PLACE.format("k", "k /= …", "k = k / …"), "k in place"),
-    (_scaled_in_place(-0.25, -0.25), _PLACE_Q.format("q and k"), "q and k in place"),
-    (_inverted_in_place, _PLACE.format("the mask", "mask.logical_not_()", "~mask"), "mask in place"),
+    (_inverted_in_place, "Your values are right, but you change the mask in place, which the caller still needs: "
+     "`mask.logical_not_()` writes into the tensor itself. `~mask` makes a new one.", "mask in place"),
 ])]
-# These raise an error, and what comes after them isn't reached.
-_ALONE = ("k not transposed", "axes 1 and 2 of k", "all axes of k", "q and k exchanged", "filled by index")
-SCALED_DOT_PRODUCT_ATTENTION_PAIRS = pairs(_attend, {
+# These raise an error, and what comes after them isn't reached; the others are rarely made with a second one.
+_ALONE = ("k not transposed", "axes 1 and 2 of k", "three axes only", "all axes of k", "q and k exchanged",
+          "mask with one more axis", "filled by index", "root of B", "root of S", "root of axis 2", "rounded root",
+          "scale 0", "cosine", "mask of the first row", "fill -1", "fill -10", "-1e4 added", "fill inf", "over axis 1",
+          "over axis 2", "over the batch", "log softmax", "mean of the queries")
+SCALED_DOT_PRODUCT_ATTENTION_PAIRS = pairs(torch.no_grad()(_attend), {  # without gradients, to be fast
     name: entry for name, entry in _CHANGES.items() if name not in _ALONE and "," not in name})

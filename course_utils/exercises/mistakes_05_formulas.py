@@ -71,6 +71,9 @@ _COUNT = {
     "all added": (dict(one=lambda a, b, m, n: a * b + m + n), (
         "You add the squared means as they are. Each is multiplied by the variance of the other vector: var_q mean_k² "
         "and var_k mean_q².")),
+    "squared means subtracted": (dict(one=lambda a, b, m, n: (a - m) * (b - n)), (
+        "You subtract the squared means from the variances. It is the other way round, E[x²] = var_q + mean_q², and "
+        "then Var(x y) = E[x²] E[y²] - E[x]² E[y]².")),
     "mixed terms subtracted": (dict(one=lambda a, b, m, n: a * b - a * n - b * m), (
         "You subtract the terms with the means. They are added: it is mean_q² mean_k² that is subtracted, and it "
         "cancels.")),

@@ -74,9 +74,10 @@ def _hide(fill):
     return lambda scores, mask: torch.softmax(fill(scores, mask), -1)
 
 
-def _over(dim):
+def _over(dim, hidden=-1e30):
+    """Scores of -inf make NaN where a key is hidden from all."""
     return dict(plain=lambda scores: torch.softmax(scores, dim),
-                weigh=lambda scores, mask: torch.softmax(scores.masked_fill(~mask, -1e30), dim))
+                weigh=lambda scores, mask: torch.softmax(scores.masked_fill(~mask, hidden), dim))
 
 
 _SCALE = "Your scores are {}. A dot product sums K = D / n_heads products: divide by √K, the width of one head, {}."
@@ -99,6 +100,7 @@ _REPEATED = ("You repeat the mask in the order sentence 0, 1, …, sentence 0, 1
 _VISIBLE = ("Hidden keys get a score of about 0 in yours, which is a score like any other. Hide them with -inf, before "
             "the softmax.")
 _OVER = "Your softmax runs over {}. Each query of each head distributes a weight of 1 over the keys: `dim=-1`."
+_COMPETE = "the heads, which compete then for each pair of tokens"
 _ONE_HEAD = ("You use one head for all: each of your heads' outputs is the same. Head h has its own numbers h K to "
              "(h + 1) K - 1 of q, k and v.")
 _CHANGES = {
@@ -168,6 +170,7 @@ _CHANGES = {
         scores.masked_fill(mask, -torch.inf), -1)), _POLARITY),
     "mask inverted, finite": (dict(weigh=lambda scores, mask: torch.softmax(
         scores.masked_fill(mask, -1e9), -1)), _POLARITY),
+    "mask inverted, added": (dict(weigh=_hide(lambda scores, mask: scores + mask * -1e9)), _POLARITY),
     "mask inverted, empty rows zero": (dict(weigh=lambda scores, mask: torch.softmax(
         scores.masked_fill(mask, -torch.inf), -1).nan_to_num(0.0)), _POLARITY),
     "mask transposed": (dict(read=lambda mask, B, H: _head_axis(mask, B, H).mT, weigh=lambda scores, mask: _masked(
@@ -178,6 +181,9 @@ _CHANGES = {
         "Your mask is transposed: a padded query may attend to nothing and becomes NaN, and hidden keys stay visible. "
         "Rows are queries and columns are keys, so a padded token is hidden as a key, along the last axis.")),
     "mask without head axis": (dict(read=lambda mask, B, H: mask), _HEAD_AXIS),
+    "head axis in the wrong place": (dict(read=lambda mask, B, H: mask[:, :, None] if mask.dim() == 3 else mask), (
+        "Your mask (B, T, T) gets its new axis behind the queries. Scores are (B, H, T, T): the axis for the heads is "
+        "axis 1, `mask.unsqueeze(1)`.")),
     "mask repeated": (dict(read=_repeated), _REPEATED),
     "mask of the first sentence": (dict(read=_first_row), (
         "You use the mask of the first sentence for the whole batch. With (B, T, T) each sentence has its own, for all "
@@ -189,10 +195,18 @@ _CHANGES = {
         "You add the boolean mask, so allowed keys gain a score of 1 and hidden ones stay visible. A boolean mask "
         "selects: `scores.masked_fill(~mask, -torch.inf)`.")),
     "zero fill": (dict(weigh=_hide(lambda scores, mask: scores * mask)), _VISIBLE),
+    "fill not low enough": (dict(weigh=_hide(lambda scores, mask: scores.masked_fill(~mask, -100.0))), (
+        "Your hidden keys get a low score, but a visible key may have a lower one. Hide them with -inf, or a number as "
+        "low as -1e9, before the softmax.")),
+    "fill +inf": (dict(weigh=_hide(lambda scores, mask: scores.masked_fill(~mask, torch.inf))), (
+        "Your hidden keys get the score +inf, and a softmax makes NaN of that. Hidden means a weight of 0: -inf.")),
     "tiny fill": (dict(weigh=_hide(lambda scores, mask: scores.masked_fill(~mask, -1e-9))), _VISIBLE),
     "over the queries": (_over(-2), _OVER.format("the queries")),
-    "over the heads": (_over(1), _OVER.format("the heads, which compete then for each pair of tokens")),
+    "over the queries, NaN": (_over(-2, -torch.inf), _OVER.format("the queries")),
+    "over the heads": (_over(1), _OVER.format(_COMPETE)),
+    "over the heads, NaN": (_over(1, -torch.inf), _OVER.format(_COMPETE)),
     "over the batch": (_over(0), _OVER.format("the batch")),
+    "over the batch, NaN": (_over(0, -torch.inf), _OVER.format("the batch")),
     "no softmax": (dict(plain=lambda scores: scores, weigh=lambda scores, mask: scores * mask), (
         "You average with raw scores: they can be negative and don't sum to 1. A softmax over the keys makes weights "
         "of them, in each head.")),
@@ -210,6 +224,26 @@ def _small_projections(x, Wq, Wk, Wv, Wo, n_heads, mask=None):
     scores = q @ k.mT / q.shape[-1]**0.5
     weights = torch.softmax(scores, -1) if mask is None else _masked(scores, _head_axis(mask, *q.shape[:2]))
     return _merge(weights @ v) @ Wo
+
+
+def _own_slices(x, Wq, Wk, Wv, Wo, n_heads, mask=None):
+    """Each head sees its own slice of the tokens only, through its own block of the matrices."""
+    blocks = torch.block_diag(*[torch.ones(x.shape[-1] // n_heads, x.shape[-1] // n_heads)] * n_heads).to(x)
+    return _heads(x, Wq * blocks, Wk * blocks, Wv * blocks, Wo, n_heads, mask)
+
+
+def _without_queries_and_keys(x, Wq, Wk, Wv, Wo, n_heads, mask=None):
+    return _heads(x, *[torch.eye(x.shape[-1]).to(x)] * 2, Wv, Wo, n_heads, mask)
+
+
+def _all_axes_reversed(x, Wq, Wk, Wv, Wo, n_heads, mask=None):
+    q, k, v = (_split(x @ W, n_heads) for W in (Wq, Wk, Wv))
+    scores = q @ k.permute(3, 2, 1, 0) / q.shape[-1]**0.5
+    return _merge((torch.softmax(scores, -1) if mask is None else _masked(scores, mask)) @ v) @ Wo
+
+
+def _causal_for_any_mask(x, Wq, Wk, Wv, Wo, n_heads, mask=None):
+    return (_heads if mask is None else _own_causal_mask)(x, Wq, Wk, Wv, Wo, n_heads)
 
 
 def _over_heads(x, Wq, Wk, Wv, Wo, n_heads, mask=None):
@@ -241,6 +275,14 @@ def _always_head_axis(x, Wq, Wk, Wv, Wo, n_heads, mask=None):
 MULTI_HEAD_ATTENTION = [*variations(_heads, _CHANGES), *(Mistake(*row) for row in [
     (_small_projections, "You split the tokens first, so that a head sees its own slice of them only, through a corner "
      "of the matrices. A head projects all D numbers: multiply by the whole matrix, then split.", "small projections"),
+    (_own_slices, "You cut the tokens into slices, and each head sees one of them only. A head projects all D numbers: "
+     "multiply by the whole matrix, then split.", "own slices"),
+    (_without_queries_and_keys, "Wq and Wk have no effect in your function. Queries are x Wq and keys x Wk.",
+     "q and k not projected"),
+    (_all_axes_reversed, "`k.T` reverses all four axes. Scores need the last two exchanged, `k.transpose(-2, -1)` or "
+     "`k.mT`.", "k.T"),
+    (_causal_for_any_mask, "You hide the future whenever there is a mask, whatever it says. The mask itself says what "
+     "may be attended to.", "causal for any mask"),
     (_over_heads, "Change one token, and no other output of yours changes: without a transpose, the heads of one token "
      "attend to each other. Swap T and H, (B, H, T, K), so that attention runs over the tokens.", "over the heads of a "
      "token"),

@@ -179,6 +179,8 @@ CAUSAL_MASK = [Mistake(*row) for row in [
      "one True, in column 0.", "rows reversed"),
     (lambda T: _triangle(0, T).flip(1), "Your columns are in reverse order: the first token sees the last. Row 0 has "
      "one True, in column 0.", "columns reversed"),
+    (lambda T: ~_triangle(0, T).T.int().triu(1), "You invert whole numbers: `~` flips their bits, so 0 becomes -1 and "
+     "1 becomes -2. Make the table one of booleans first, `dtype=torch.bool`.", "whole numbers inverted"),
     (_added(-torch.inf), _ADDED.format("-inf"), "additive, -inf"),
     (_added(-1e9), _ADDED.format("-1e9"), "additive, -1e9"),
     (lambda T: _triangle(0, T)[None], _AXES, "(1, T, T)"),

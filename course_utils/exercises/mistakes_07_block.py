@@ -19,12 +19,16 @@ def _masked(scores, mask):
     return torch.softmax(scores.masked_fill(~mask, -torch.inf), -1)
 
 
+def _over_queries(scores, mask):
+    return torch.softmax(scores if mask is None else scores.masked_fill(~mask, -torch.inf), -2)
+
+
 def _attend(q_from, kv_from, p, H, mask, *, scale=lambda D, H: (D / H)**-0.5, weigh=_masked):
     def split(x, name):
         return (x @ p[name]).unflatten(-1, (H, -1)).transpose(1, 2)
 
     scores = split(q_from, "Wq") @ split(kv_from, "Wk").mT * scale(q_from.shape[-1], H)
-    weights = torch.softmax(scores, -1) if mask is None else weigh(scores, mask)
+    weights = torch.softmax(scores, -1) if mask is None and weigh is _masked else weigh(scores, mask)
     return (weights @ split(kv_from, "Wv")).transpose(1, 2).flatten(2) @ p["Wo"]
 
 
@@ -108,6 +112,15 @@ def _unbiased(x, f, g, b, drop):
     return x + drop(f(g * z + b))
 
 
+def _by_hand(x, g, b, correction, inside, outside):
+    spread = (x.var(-1, keepdim=True, correction=correction) + inside).sqrt() + outside
+    return g * (x - x.mean(-1, keepdim=True)) / spread + b
+
+
+def _not_dropped(x, f, g, b, drop):
+    return x + f(_ln(x, g, b))
+
+
 def _doubled(x, f, g, b, drop):
     return 2 * drop(f(_ln(x, g, b)))
 
@@ -136,6 +149,36 @@ def _thinking_first(x, p, n_heads, mask=None, p_drop=0.0, training=False, *, dro
 
 def _in_place(x, p, n_heads, mask=None, p_drop=0.0, training=False):
     return x.copy_(_block(x, p, n_heads, mask, p_drop, training))
+
+
+def dropout_problem(added: torch.Tensor) -> str:
+    """What is wrong with random dropout, in a sentence, or "".
+
+    added: (B, T, D), what a block adds to x in training with p_drop = 0.25, where attention finds 1 and the network 100
+    everywhere.
+    """
+    endings = {4 / 3: "", 1.0: ".", 4.0: "; you divide by p_drop.", 0.75: "; you multiply."}
+    for factor in endings:
+        network = (added / factor > 50).double()
+        attention = (added / factor - 100 * network > 0.5).double()
+        if torch.allclose(added / factor, attention + 100 * network, atol=1e-3):
+            break
+    else:
+        return ("Your dropout acts in more places than these two, such as the attention weights or the hidden numbers "
+                "of the network (as in torch's layer). It is x + dropout(f(LN(x))), nowhere else.")
+    if endings[factor]:
+        return ("What your dropout keeps must be divided by 1 - p_drop in training, so that its mean is that without "
+                f"dropout{endings[factor]}")
+    kept = torch.stack([attention, network])  # (2, B, T, D)
+    shares = kept.mean((1, 2, 3))
+    if 0 < shares.min() and shares.max() < 1 and any(
+            (kept == kept.narrow(axis, 0, 1)).all() for axis in (1, 2, 3)):
+        return ("Your dropout draws once for several numbers: for a whole token, or for all tokens alike. Each number "
+                "is dropped or kept by itself: draw a tensor of the branch's whole shape.")
+    if (shares < 0.65).any() or (shares > 0.85).any():
+        return ("With p_drop = 0.25 your dropout keeps {:.0%} of what attention found and {:.0%} of what the network "
+                "found. p_drop is the share that is dropped.".format(*shares.tolist()))
+    return ""
 
 
 _PRE = "Pre-LN is x + f(LN(x)), in both halves"
@@ -188,6 +231,13 @@ _CHANGES = {
     "unbiased norm": (_both(_unbiased), (
         "Your norm divides by `std`, which divides by D - 1, and adds eps to it. Layer norm divides by "
         "√(variance + eps), with the biased variance (exercise 7.3).")),
+    "unbiased norm, eps inside": (_both(lambda x, f, g, b, drop: x + drop(f(_by_hand(x, g, b, 1, 1e-5, 0.0)))), (
+        "Your norm divides the sum of squares by D - 1, as `var` and `std` do by default. Layer norm has the biased "
+        "variance (exercise 7.3).")),
+    "eps outside": (_both(lambda x, f, g, b, drop: x + drop(f(_by_hand(x, g, b, 0, 0.0, 1e-5)))), (
+        "Your norms are almost right: their eps belongs inside the root, √(variance + eps) (exercise 7.3).")),
+    "no g, no b": (_both(lambda x, f, g, b, drop: x + drop(f(_ln(x, None, None)))), (
+        "g1, b1, g2 and b2 have no effect. A norm ends with g times the normalized numbers, plus b.")),
     "eps 1e-6": (_of(1e-6), "Your norms are almost right: their eps is 1e-5, inside the root."),
     "eps 1e-8": (_of(1e-8), "Your norms are almost right: their eps is 1e-5, inside the root."),
     "eps 0": (_of(0.0), "Your norms are almost right: their eps is 1e-5, inside the root."),
@@ -209,6 +259,13 @@ _CHANGES = {
     "no dropout": (dict(drop=_never), (
         "Nothing is ever dropped in yours: in training, with p_drop = 1, both branches vanish and the block returns x. "
         "It is x + dropout(f(LN(x))).")),
+    "dropout on attention alone": (dict(thinks=_not_dropped), (
+        "What your feed-forward network finds is never dropped. Both halves are x + dropout(f(LN(x))).")),
+    "dropout on the network alone": (dict(looks=_not_dropped), (
+        "What your attention finds is never dropped. Both halves are x + dropout(f(LN(x))).")),
+    "attention alone": (dict(thinks=lambda x, f, g, b, drop: x), (
+        "Your block ends after attention. The second half is the feed-forward network: x + f(LN(x)) again, with g2 and "
+        "b2.")),
     "dropout always on": (dict(drop=lambda p_drop, training: lambda y: F.dropout(y, p_drop)), _EVAL),
     "dropout in evaluation alone": (dict(drop=lambda p_drop, training: lambda y: F.dropout(y, p_drop, not training)), (
         "You drop in evaluation and not in training: it is the other way round. Dropout makes training harder, and is "
@@ -231,6 +288,8 @@ _CHANGES = {
     "mask inverted": (dict(attend=lambda z, p, H, mask, x: _self(z, p, H, None if mask is None else ~mask)), _POLARITY),
     "no scale": (dict(attend=lambda z, p, H, mask, x: _attend(z, z, p, H, mask, scale=lambda D, H: 1.0)), (
         "Your attention isn't scaled: scores are divided by √K, K = D / n_heads.")),
+    "over the queries": (dict(attend=lambda z, p, H, mask, x: _attend(z, z, p, H, mask, weigh=_over_queries)), (
+        "Your softmax runs over the queries. Each query distributes a weight of 1 over the keys: `dim=-1`.")),
     "scale by D": (dict(attend=lambda z, p, H, mask, x: _attend(z, z, p, H, mask, scale=lambda D, H: D**-0.5)), (
         "Your scores are divided by √D. Divide by √K, with K = D / n_heads the width of one head.")),
     "one head": (dict(attend=lambda z, p, H, mask, x: _self(z, p, 1, mask)), (

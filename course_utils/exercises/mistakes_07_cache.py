@@ -20,8 +20,12 @@ def _bottom_right(n, S):
     return torch.ones(n, S, dtype=torch.bool).tril(S - n)
 
 
+def _with_nan(scores, mask):
+    return torch.softmax(scores.masked_fill(~mask, -torch.inf), -1)
+
+
 def _softmax(scores, mask):
-    return torch.softmax(scores.masked_fill(~mask, -torch.inf), -1).nan_to_num(0.0)
+    return _with_nan(scores, mask).nan_to_num(0.0)
 
 
 def _step(e, cache, Wq, Wk, Wv, Wo, n_heads, P, *, place=lambda past, n: past, add=lambda e, rows: (e + rows,) * 3,
@@ -101,6 +105,25 @@ def _new_values_alone(e, cache, Wq, Wk, Wv, Wo, n_heads, P):
                  keep=lambda old, new, all_: (all_[0], torch.zeros_like(all_[1])))
 
 
+def _none_not_handled(e, cache, Wq, Wk, Wv, Wo, n_heads, P):
+    return _step(e, cache[:], Wq, Wk, Wv, Wo, n_heads, P)
+
+
+def _masked_in_the_first_call(e, cache, Wq, Wk, Wv, Wo, n_heads, P):
+    mask = _bottom_right if cache is None else lambda n, S: torch.ones(n, S, dtype=torch.bool)
+    return _step(e, cache, Wq, Wk, Wv, Wo, n_heads, P, mask=mask)
+
+
+def _top_left_if_several(e, cache, Wq, Wk, Wv, Wo, n_heads, P):
+    return _step(e, cache, Wq, Wk, Wv, Wo, n_heads, P,
+                 mask=lambda n, S: torch.ones(n, S, dtype=torch.bool).tril(S if n == 1 else 0))
+
+
+def _skipped(e, cache, *others):
+    y, cache = _step(e, cache, *others)
+    return e + y, cache
+
+
 def _in_place(e, cache, Wq, Wk, Wv, Wo, n_heads, P):
     past = 0 if cache is None else cache[0].shape[2]
     e += P[past:past + e.shape[1]]
@@ -131,6 +154,11 @@ _CHANGES = {
     "places of the queries alone": (dict(add=lambda e, rows: (e + rows, e, e)), _PARTS.format("queries")),
     "places of the keys alone": (dict(add=lambda e, rows: (e, e + rows, e)), _PARTS.format("keys")),
     "places not in the values": (dict(add=lambda e, rows: (e + rows, e + rows, e)), _PARTS.format("queries and keys")),
+    "places not in the queries": (dict(add=lambda e, rows: (e, e + rows, e + rows)), (
+        _PARTS.format("keys and values"))),
+    "old ones not joined": (dict(join=lambda old, new: new), (
+        "Your new tokens don't look at what is cached, and the cache forgets it. Join old and new keys, "
+        "`torch.cat([old, new], dim=2)`, and values alike.")),
     "new in front": (dict(join=lambda old, new: torch.cat([new, old], dim=2)), (
         "You put new keys and values in front of the cached ones, where the mask takes them for old. They go behind: "
         "`torch.cat([old, new], dim=2)`.")),
@@ -144,6 +172,9 @@ _CHANGES = {
         "You join old and new keys along the last axis, as if a key got wider. Axis 2 is that of the tokens: "
         "`torch.cat([old, new], dim=2)`.")),
     "top left": (dict(mask=lambda n, S: torch.ones(n, S, dtype=torch.bool).tril()), _ALIGN),
+    "square": (dict(mask=lambda n, S: torch.ones(n, n, dtype=torch.bool).tril()), (
+        "Your mask is (n, n), but there are n queries and past + n keys: it must be (n, past + n). Query i stands at "
+        "place past + i and sees the keys 0 to past + i.")),
     "no mask": (dict(mask=lambda n, S: torch.ones(n, S, dtype=torch.bool)), (
         "Token by token you are right, but among several new tokens the earlier ones see the later ones. Query i may "
         "see the keys 0 to past + i.")),
@@ -155,6 +186,13 @@ _CHANGES = {
     "itself left out": (dict(mask=lambda n, S: torch.ones(n, S, dtype=torch.bool).tril(S - n - 1)), (
         "Your new tokens don't see themselves, and the very first sees nothing. Append new keys and values before you "
         "attend: query i sees the keys 0 to past + i, the last of which is its own.")),
+    "itself left out, NaN": (dict(
+        weigh=_with_nan, mask=lambda n, S: torch.ones(n, S, dtype=torch.bool).tril(S - n - 1)), (
+        "Your new tokens don't see themselves, and the very first sees nothing, which makes NaN. Query i sees the keys "
+        "0 to past + i, the last of which is its own.")),
+    "mask inverted, NaN": (dict(weigh=_with_nan, mask=lambda n, S: ~_bottom_right(n, S)), (
+        "Your mask is inverted: new tokens see only what comes after them, and the last one nothing, which makes NaN. "
+        "True = may attend, so query i has True for the keys 0 to past + i.")),
     "old keys alone": (dict(mask=lambda n, S: (torch.arange(S) < S - n).expand(n, S)), (
         "Your new tokens see what was cached before and none of the new ones, not even themselves. Append new keys and "
         "values before you attend: query i sees the keys 0 to past + i.")),
@@ -198,6 +236,13 @@ CACHED_STEP = [*variations(_step, _CHANGES), *(Mistake(*row) for row in [
      "the values x Wv.", "queries for values"),
     (_new_values_alone, "Your old values count as zeros: only keys are cached. Each key has its value, and both are "
      "needed later.", "values not cached"),
+    (_none_not_handled, "Your function stops in the first call, where cache is None: nothing came before. Ask first: "
+     "`if cache is not None:`.", "None not handled"),
+    (_masked_in_the_first_call, "You hide the future in the first call alone, but later calls may bring several "
+     "tokens, too. Query i may see the keys 0 to past + i.", "masked in the first call"),
+    (_top_left_if_several, _ALIGN, "top left if several"),
+    (_skipped, "You add e to the output. The skip connection belongs to the block around attention, not to attention "
+     "itself.", "skip connection"),
     (_in_place, "Your values are right, but you change e in place, which the caller still needs: `e += …` writes into "
      "it. `x = e + …` makes a new tensor.", "e in place"),
 ])]

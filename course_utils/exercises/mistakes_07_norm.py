@@ -49,6 +49,11 @@ def _max_deviation(x, gamma, beta, eps):
     return gamma * (x - low) / (high - low + eps) + beta
 
 
+def _mean_divided(x, gamma, beta, eps):
+    mean = x.mean(-1, keepdim=True)
+    return gamma * x - mean / _root(_squares(x, mean, -1), eps) + beta
+
+
 def _softmax(x, gamma, beta, eps):
     return gamma * torch.softmax(x, -1) + beta
 
@@ -70,6 +75,8 @@ _CHANGES = {
     "eps outside": (dict(root=_plus_eps), _EPS.format("For a constant row that is not the same by far.")),
     "eps beside the root, inverse": (dict(root=lambda variance, eps: 1 / (variance**-0.5 + eps)), _EPS.format(
         "It keeps the quotient finite only there.")),
+    "root of eps outside": (dict(root=lambda variance, eps: variance**0.5 + eps**0.5), (
+        "You add two roots, √variance + √eps. It is one root of the sum: √(variance + eps).")),
     "eps squared": (dict(root=lambda variance, eps: (variance + eps**2)**0.5), (
         "You add eps² to the variance. It is eps itself: √(variance + eps).")),
     "no eps": (dict(root=lambda variance, eps: variance**0.5), (
@@ -110,6 +117,13 @@ _CHANGES = {
     "over everything": (dict(axes=lambda x: tuple(range(x.dim()))), _AXES.format("the whole array")),
     "over tokens and features": (dict(axes=lambda x: tuple(range(max(0, x.dim() - 2), x.dim()))), _AXES.format(
         "the last two axes")),
+    "axis -2": (dict(axes=lambda x: -2), _AXES.format("the tokens, axis -2")),
+    "axis 1": (dict(axes=lambda x: 1), _AXES.format("axis 1")),
+    "axis 2": (dict(axes=lambda x: 2), (
+        "You take mean and variance over axis 2, which is the last one only if x has three axes. With `dim=-1` it is "
+        "the last one of any x.")),
+    "axes -2 and -1": (dict(axes=lambda x: (-2, -1)), _AXES.format("the last two axes")),
+    "axes 1 and 2": (dict(axes=lambda x: (1, 2)), _AXES.format("axes 1 and 2")),
     "no gamma, no beta": (dict(affine=lambda z, gamma, beta: z), (
         "gamma and beta have no effect: multiply by gamma, then add beta.")),
     "no gamma": (dict(affine=lambda z, gamma, beta: z + beta), (
@@ -130,6 +144,8 @@ _CHANGES = {
 LAYER_NORM = [*variations(_norm, _CHANGES), *(Mistake(*row) for row in [
     (_without_keepdim, "Your mean and variance lose their axis, and so meet the numbers of a token where they belong "
      "to tokens, which runs only if sizes happen to fit. Keep the axis: `keepdim=True`.", "no keepdim"),
+    (_mean_divided, "In yours only the mean is divided by the root: a quotient binds before a difference. Put the "
+     "difference in parentheses, (x - mean) / √(variance + eps).", "precedence"),
     (_max_deviation, "You bring each row to the range from 0 to 1, by its least and largest number. Layer norm "
      "subtracts the mean and divides by the standard deviation.", "range"),
     (_softmax, "You take a softmax of each row. Layer norm subtracts the mean and divides by the standard deviation.",

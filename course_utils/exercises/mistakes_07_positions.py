@@ -52,6 +52,16 @@ def _stacked(T, d):
     return torch.stack([a.sin(), a.cos()], dim=-1).flatten(1)
 
 
+def _whole_pairs(T, d):
+    """One column too few for odd d."""
+    a = _turns(torch.arange(T, dtype=torch.float64)[:, None], torch.arange(d // 2).double(), d)
+    return torch.stack([a.sin(), a.cos()], dim=-1).flatten(1)
+
+
+def _last_one_zero(T, d):
+    return F.pad(_whole_pairs(T, d), (0, d % 2))
+
+
 _BASE = "Your slowest wave turns too {}: the base is 10000, yours {}. It goes into the power, 10000^(2i/d)."
 _SPEED = ("Your angles {}: the angle of place t in pair i is t / 10000^(2i/d). Pair 0 turns by 1 for each place, and "
           "the later ones ever more slowly.")
@@ -68,6 +78,11 @@ _CHANGES = {
     "halved exponent": (dict(angle=lambda t, i, d: t / 10_000**(i / d)), (
         "Your exponents are half as large as they should be, i/d (or the base is 100). With i counting pairs it is "
         "10000^(2i/d).")),
+    "twice the exponent": (dict(angle=lambda t, i, d: t / 10_000**(4 * i / d)), (
+        "Your exponents are twice as large as they should be, 4i/d. It is 2i/d, and `torch.arange(0, d, 2)` is 2i "
+        "already.")),
+    "2 pi": (dict(angle=lambda t, i, d: 2 * math.pi * _turns(t, i, d)), (
+        "Your angles have a factor of 2π. The formula has none: pair 0 turns by 1 for each place.")),
     "base 1000": (dict(angle=lambda t, i, d: t / 1000**(2 * i / d)), _BASE.format("fast", "is 1000")),
     "base 100000": (dict(angle=lambda t, i, d: t / 100_000**(2 * i / d)), _BASE.format("slowly", "is 100000")),
     "base e": (dict(angle=lambda t, i, d: t * torch.exp(-2 * i / d)), _BASE.format("fast", "is e")),
@@ -88,6 +103,8 @@ _CHANGES = {
     "d - 2": (dict(angle=lambda t, i, d: t / 10_000**(i / max((d + 1) // 2 - 1, 1))), (
         "Your exponent runs from 0 to 1 over the pairs, so that the slowest wave has the base 10000 itself (the "
         "authors' own code does so). The paper's formula is 2i/d.")),
+    "d - 2 itself": (dict(angle=lambda t, i, d: t / 10_000**(2 * i / max(d - 2, 1))), (
+        "Your exponent is divided by d - 2. It is 2i/d, so the slowest wave doesn't quite reach 10000.")),
     "cosine first": (dict(waves=lambda a: (a.cos(), a.sin())), (
         "Your even columns are cosines. Row 0 is 0 1 0 1 …: sines in the even columns, cosines in the odd ones.")),
     "all sines": (dict(waves=lambda a: (a.sin(), a.sin())), (
@@ -123,6 +140,10 @@ SINUSOIDAL_POSITIONS = [*variations(_positions, _CHANGES), *(Mistake(*row) for r
     (_too_few_sines, _ODD.format("and your sines don't fill its columns"), "as many sines as cosines"),
     (_stacked, "With odd d your table has one column too many, as each sine brings its cosine. The last cosine is left "
      "out: (T, d).", "a column too many"),
+    (_whole_pairs, "With odd d your table has one column too few. The last column is a sine without its cosine: "
+     "(d + 1) // 2 sines, d // 2 cosines.", "a column too few"),
+    (_last_one_zero, "With odd d your last column stays zero. It is a sine without its cosine: (d + 1) // 2 sines, "
+     "d // 2 cosines.", "last column zero"),
 ])]
 SINUSOIDAL_POSITIONS_PAIRS = pairs(_positions, _CHANGES)
 
@@ -153,6 +174,10 @@ def _side_by_side(words, places):
 
 def _scaled_sum(tokens, E, P):
     return (E[tokens] + _first_rows(tokens, P)) * math.sqrt(E.shape[1])
+
+
+def _pads_zeroed(tokens, E, P):
+    return _embed(tokens, E, P) * (tokens != 0)[..., None]
 
 
 def _scaled_places(tokens, E, P):
@@ -190,6 +215,10 @@ _EMBED = {
     "places along the batch": (dict(places=_by_batch), (
         "All tokens of a sentence get the same row of P: you count places along the batch. They run along the "
         "sentence, axis 1: `P[:tokens.shape[1]]`.")),
+    "as many rows as sentences": (dict(places=lambda tokens, P: P[:len(tokens)]), (
+        "You take as many rows of P as there are sentences: axis 0 is the batch. Tokens are counted along axis 1, "
+        "`P[:tokens.shape[1]]`.")),
+    "row T - 1": (dict(places=lambda tokens, P: P[tokens.shape[1] - 1]), _ROW.format("P[T - 1]")),
     "row T": (dict(places=lambda tokens, P: P[tokens.shape[1]]), _ROW.format("P[T]")),
     "row 0": (dict(places=lambda tokens, P: P[0]), _ROW.format("P[0]")),
     "mean row": (dict(places=lambda tokens, P: _first_rows(tokens, P).mean(0)), _ROW.format("their mean")),
@@ -225,6 +254,8 @@ EMBED = [*variations(_embed, _EMBED), *(Mistake(*row) for row in [
      "positions scaled"),
     (_whole_table, "You add the whole table P, which fits only if the sentence is as long as it. Take its first T "
      "rows, `P[:tokens.shape[1]]`.", "whole table"),
+    (_pads_zeroed, "You set the vectors of token 0 to zeros. Its embedding and its place count as any other: what "
+     "padding holds doesn't matter, as a mask hides it.", "pads zeroed, places too"),
     (_in_place, "Your values are right, but you change E in place, and the next call multiplies it again. Multiply "
      "what you look up, `E[tokens] * …`.", "E in place"),
     (_normed, "You normalize the sum. Layer norm belongs to the blocks that come after it: return the sum as it is.",

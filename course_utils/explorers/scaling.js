@@ -203,7 +203,7 @@ function logitPanel({ logits, spread }, panel) {
 function weightPanel({ weights, entropy, share, keys }, panel) {
   const y = linearScale([0, 1.25], [panel.height, 0]);
   const label = `weights: entropy ${entropy.toFixed(2)} nats${panel.wordy ? `, ${fixed(100 * share)}% of log ${keys}` : ""}`;
-  return barPanel(weights, panel, y, [0, 0.5, 1], String, label, "fill: var(--text)", (p) => p.toFixed(2));
+  return barPanel(weights, panel, y, [0, 0.5, 1], String, label, `fill: ${COLORS.key}`, (p) => p.toFixed(2));
 }
 
 /** A curve for each scale against d_k, the chosen one thick; a ring where this seed is; names at the right ends. */

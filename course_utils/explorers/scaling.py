@@ -16,7 +16,7 @@ from course_utils.plots import COLORS
 from course_utils.shapes import in_range
 
 S = 8  # keys
-SEEDS = 64
+SEEDS = 256  # the median of softmax's gradient at d_k = 1024, spread over many powers of ten, needs this many
 WIDTHS = tuple(2**power for power in range(11))  # 1 … 1024
 UNIT = 3000  # sums travel to the browser divided by √d_k, as 16-bit integers: value * UNIT, so up to 10.9
 SCALES = {"none": 0.0, "1/sqrt(d_k)": -0.5, "1/d_k": -1.0}  # name -> the power of d_k that the logits are multiplied by
@@ -30,7 +30,7 @@ Array = NDArray[np.float64]
 
 @cache
 def draw(seed: int) -> tuple[Array, Array]:
-    """A query (1024,) and 8 keys (8, 1024) of a seed in 0…63, all entries standard Gaussian and independent.
+    """A query (1024,) and 8 keys (8, 1024) of a seed in 0…255, all entries standard Gaussian and independent.
 
     A view of width d_k takes the first d_k entries.  Raises ValueError for another seed.
     """
@@ -82,7 +82,7 @@ class DotProductScale(Explorer):
     """Explorer of softmax over the logits of one query and 8 keys, their width and their scale.
 
     d_k: 1 to 1024, a power of two; scale: "none", "1/sqrt(d_k)" or "1/d_k"; mean: 0 to 1, added to every entry of the
-    query and of the keys, which are standard Gaussian otherwise; seed: 0 to 63 chooses them.
+    query and of the keys, which are standard Gaussian otherwise; seed: 0 to 255 chooses them.
     The browser computes what `compute()` computes.
     Raises ValueError for a setting outside its range.
     Source: Vaswani et al. (2017), Attention is all you need, section 3.2.1.
@@ -164,7 +164,7 @@ class DotProductScale(Explorer):
         figure.suptitle(finding.replace("√$d_k$", r"$\sqrt{d_k}$"), fontsize=14, fontweight="bold")
         spread = _short(result["spread"], POWER)
         _draw_bars(panels[0, 0], result["logits"], "muted", f"logits: standard deviation {spread}")
-        _draw_bars(panels[1, 0], result["weights"], "reference", f"weights: entropy {result['entropy']:.2f} nats")
+        _draw_bars(panels[1, 0], result["weights"], "key", f"weights: entropy {result['entropy']:.2f} nats")
         panels[1, 0].set(ylim=(0, 1.15), yticks=(0, 0.5, 1))
         self._draw_curves(panels[0, 1], result["shares"], result["share"], "reference")
         self._draw_curves(panels[1, 1], result["norms"], result["norm"], "gradient")

@@ -98,7 +98,7 @@ def test_training_follows_the_recipe_to_its_end_and_stops_with_ctrl_c(monkeypatc
     assert not found.training
     torch.testing.assert_close(dict(found.state_dict()), dict(model.state_dict()))
 
-    def press_ctrl_c(*_):
+    def press_ctrl_c(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(experiments, "teacher_forced_loss", press_ctrl_c)

@@ -42,3 +42,34 @@ def rotate(x: Tensor, start: int = 0) -> Tensor:
     even, odd = x[..., 0::2], x[..., 1::2]  # (..., T, K/2) each
     turned = torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1)  # (..., T, K/2, 2)
     return turned.flatten(-2)  # (..., T, K)
+
+
+def slopes(H: int) -> Tensor:
+    """How fast the scores of each of H heads fall with the distance, 2^(-8h/H) for head h = 1 … H: (H,), float32.
+
+    Raises ValueError unless H is a positive integer.
+    Source: Press, Smith and Lewis (2022), Train short, test long: attention with linear biases enables input length
+    extrapolation, section 3.
+    """
+    in_range(H, "H", low=1, integer=True)
+    return 2.0 ** (-8 * torch.arange(1, H + 1) / H)  # (H,)
+
+
+def alibi(q: Tensor, k: Tensor, start: int = 0) -> tuple[Tensor, Tensor]:
+    """Queries and keys, one number wider, whose scores fall with the distance of their tokens (linear biases).
+
+    q, k: (..., H, T, K), tokens at the places `start`, `start` + 1 ….  A causal softmax of their scaled dot products is
+    that of q_i · k_j / √K - m_h (i - j) with the slope m_h of each head: -m_h i is the same for all keys of a query,
+    and softmax doesn't see it, so a key brings m_h j along.
+    Returns both, (..., H, T, K + 1).  Raises ValueError for a wrong shape or dtype and a negative start.
+    Source: Press, Smith and Lewis (2022), section 3.
+    """
+    sizes = expect(q, "... H T K", "q", dtype="float")
+    expect(k, "... H T K", "k", dtype="float", **sizes)
+    in_range(start, "start", low=0, integer=True)
+    wide = sizes["K"] + 1
+    place = torch.arange(start, start + sizes["T"], dtype=k.dtype, device=k.device)  # (T,)
+    bias = slopes(sizes["H"]).to(k)[:, None] * place  # (H, T)
+    # The scores will be divided by √(K + 1).
+    q = torch.cat([q * (wide / sizes["K"]) ** 0.5, q.new_full((*q.shape[:-1], 1), wide**0.5)], dim=-1)
+    return q, torch.cat([k, bias[..., None].expand(*k.shape[:-1], 1)], dim=-1)

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from course_utils.attention import MultiHeadAttention, causal_mask, padding_mask
 from course_utils.corpora import EOS
-from course_utils.seq2seq import source_lengths
+from course_utils.seq2seq import expect_choice, source_lengths
 from course_utils.shapes import expect, in_range
-from course_utils.transformer_blocks import DecoderBlock, Embedding, EncoderBlock, KeyValues
+from course_utils.transformer_blocks import POSITIONS, DecoderBlock, Embedding, EncoderBlock, KeyValues
 
 
 class State(NamedTuple):
@@ -86,7 +86,10 @@ class Transformer(nn.Module):
             ("decoder_layers", decoder_layers, 1),
         ):
             in_range(value, name, low=low, integer=True)
-        block = (d_model, n_heads, d_ff, dropout, norm, positions == "rotary")
+        expect_choice(
+            positions, "positions", [kind for kind in POSITIONS if kind != "alibi"]
+        )  # which is for causal masks
+        block = (d_model, n_heads, d_ff, dropout, norm, positions)
         self.encoder = nn.ModuleList(EncoderBlock(*block) for _ in range(encoder_layers))
         self.decoder = nn.ModuleList(DecoderBlock(*block) for _ in range(decoder_layers))
         self.embed_source = Embedding(source_vocab, d_model, positions, max_len, dropout)
@@ -164,7 +167,7 @@ class Transformer(nn.Module):
 class TransformerLM(nn.Module):
     """p(next token | tokens so far): a decoder without a source, as in GPT.
 
-    vocab_size: V.  The other arguments are those of `Transformer`.
+    vocab_size: V.  The other arguments are those of `Transformer`; positions may be "alibi", too.
     Source: Radford et al. (2018), Improving language understanding by generative pre-training, section 3.1.
     """
 
@@ -183,7 +186,7 @@ class TransformerLM(nn.Module):
         super().__init__()
         in_range(vocab_size, "vocab_size", low=1, integer=True)
         in_range(n_layers, "n_layers", low=1, integer=True)
-        block = (d_model, n_heads, d_ff, dropout, norm, positions == "rotary")
+        block = (d_model, n_heads, d_ff, dropout, norm, positions)
         self.blocks = nn.ModuleList(EncoderBlock(*block) for _ in range(n_layers))
         self.embed = Embedding(vocab_size, d_model, positions, max_len, dropout)
         self.norm = _last_norm(d_model, norm)

@@ -12,12 +12,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_utils.attention import MultiHeadAttention
-from course_utils.positions import rotate, sinusoidal_positions
+from course_utils.positions import alibi, rotate, sinusoidal_positions
 from course_utils.seq2seq import expect_choice, expect_ids
 from course_utils.shapes import in_range
 
 NORMS = ("pre", "post")
-POSITIONS = ("sinusoidal", "learned", "rotary", "none")
+POSITIONS = ("sinusoidal", "learned", "rotary", "alibi", "none")
 
 
 class KeyValues(NamedTuple):
@@ -84,14 +84,17 @@ class Residual(nn.Module):
 class SelfAttention(MultiHeadAttention):
     """Multi-head attention of tokens among themselves, with a cache for tokens that come one after another.
 
-    rotary: queries and keys are turned by their places (`positions.rotate`); heads must have an even width.
+    positions: with "rotary" queries and keys are turned by their places (`positions.rotate`), and heads must have an
+    even width; with "alibi", for causal masks, scores fall with the distance (`positions.alibi`).  The other kinds do
+    nothing here.
     """
 
-    def __init__(self, d_model: int, n_heads: int, rotary: bool = False):
+    def __init__(self, d_model: int, n_heads: int, positions: str = "none"):
         super().__init__(d_model, n_heads)
-        if rotary and d_model // n_heads % 2:
+        expect_choice(positions, "positions", POSITIONS)
+        if positions == "rotary" and d_model // n_heads % 2:
             raise ValueError(f"n_heads: expected heads of an even width for rotary positions, got {d_model // n_heads}")
-        self.rotary = rotary
+        self.positions = positions
 
     def look(
         self, x: Tensor, mask: Tensor | None, past: KeyValues | None, need_weights: bool = False
@@ -103,8 +106,10 @@ class SelfAttention(MultiHeadAttention):
         """
         q, k, v = self.project(x)  # (B, H, T, K) each
         start = 0 if past is None else past.k.shape[2]
-        if self.rotary:
+        if self.positions == "rotary":
             q, k = rotate(q, start), rotate(k, start)
+        elif self.positions == "alibi":
+            q, k = alibi(q, k, start)  # (B, H, T, K + 1) each
         present = KeyValues(k, v) if past is None else past.append(k, v)
         output, weights = self.attend(q, *present, mask, need_weights)
         return output, present, weights
@@ -127,16 +132,16 @@ class EncoderBlock(nn.Module):
     """Tokens look at one another, then each is changed on its own; with a causal mask, the block of a language model.
 
     d_model, n_heads, d_ff: D, H, F; dropout: of what attention and feed-forward network add; norm: see `Residual`;
-    rotary: see `SelfAttention`.
+    positions: see `SelfAttention`.
     Source: Vaswani et al. (2017), section 3.1.
     """
 
     def __init__(
-        self, d_model: int, n_heads: int, d_ff: int, dropout: float = 0.1, norm: str = "pre", rotary: bool = False
+        self, d_model: int, n_heads: int, d_ff: int, dropout: float = 0.1, norm: str = "pre", positions: str = "none"
     ):
         super().__init__()
         in_range(d_ff, "d_ff", low=1, integer=True)
-        self.attention = SelfAttention(d_model, n_heads, rotary)
+        self.attention = SelfAttention(d_model, n_heads, positions)
         self.around_attention = Residual(d_model, dropout, norm)
         self.feed_forward = FeedForward(d_model, d_ff)
         self.around_feed_forward = Residual(d_model, dropout, norm)
@@ -168,9 +173,9 @@ class DecoderBlock(EncoderBlock):
     """
 
     def __init__(
-        self, d_model: int, n_heads: int, d_ff: int, dropout: float = 0.1, norm: str = "pre", rotary: bool = False
+        self, d_model: int, n_heads: int, d_ff: int, dropout: float = 0.1, norm: str = "pre", positions: str = "none"
     ):
-        super().__init__(d_model, n_heads, d_ff, dropout, norm, rotary)
+        super().__init__(d_model, n_heads, d_ff, dropout, norm, positions)
         self.cross = MultiHeadAttention(d_model, n_heads)
         self.around_cross = Residual(d_model, dropout, norm)
 
@@ -197,7 +202,7 @@ class DecoderBlock(EncoderBlock):
 class Embedding(nn.Module):
     """Tokens to vectors: √D times a learned vector for each token, plus one for its place, then dropout.
 
-    positions: "sinusoidal" and "learned" add a vector; "rotary" and "none" add nothing here.
+    positions: "sinusoidal" and "learned" add a vector; "rotary", "alibi" and "none" add nothing here.
     max_len: the largest number of places.
     Source: Vaswani et al. (2017), sections 3.4 and 3.5.
     """

@@ -61,6 +61,29 @@ class Answers:
         cases = [pytest.param(e, answer, id=f"{e.name}: {name}") for e, name, answer in self.degenerate_ones]
         return pytest.mark.parametrize("exercise, answer", cases)
 
+    def tests(self, exercises: list[Exercise], combinations: bool = False) -> tuple[Callable, ...]:
+        """Four tests for a module to give names to, after all answers are collected.
+
+        Right but unusual answers pass; wrong ones in no list get a sentence of use; what students write gets the
+        listed hint about it (or, with `combinations`, that of a listed combination); each exercise has enough of each.
+        """
+        @self.each_right
+        def right(exercise: Exercise, answer: Callable) -> None:
+            passes(exercise, answer)
+
+        @self.each_wrong
+        def wrong(exercise: Exercise, answer: Callable, phrase: str) -> None:
+            fails_unlisted(exercise, answer, phrase, **({"seconds": 0.05} if "seconds" in phrase else {}))
+
+        @self.each_written
+        def written(exercise: Exercise, answer: Callable, phrase: str) -> None:
+            fails_listed(exercise, answer, phrase, combinations)
+
+        def enough() -> None:
+            self.enough(exercises, right=3, wrong=6, written=9)
+
+        return right, wrong, written, enough
+
     def enough(self, exercises: list[Exercise], **least: int) -> None:
         """Every exercise has at least so many answers of each kind: `right=3, wrong=6`."""
         for exercise in exercises:

@@ -15,6 +15,7 @@ PACKAGE = "course_utils"
 # Lowest first: a module imports only from those above it in this list; those that share a line (*) not from each other.
 ORDER = (
     "shapes",
+    "costs",
     "corpora",
     "phrases_lexicon",
     "phrases_clauses",
@@ -36,6 +37,9 @@ ORDER = (
     "metrics",
     "progress",
     "training",
+    "pronouncing",
+    "induction",
+    "facts",
     "models",
     "head_roles",
     "experiments",

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from answers import Answers, exercises_of, fails_listed, fails_unlisted, passes
+from answers import Answers, exercises_of
 from course_utils.exercises import lecture_03
 
 ANSWERS = Answers()  # the wrong ones are in no list
@@ -501,25 +501,14 @@ def newest(step, bos, eos, n, width):
 # ---- tests ----------------------------------------------------------------------------------------------------------
 
 
-@ANSWERS.each_right
-def test_right_but_unusual_answers_pass(exercise, answer):
-    passes(exercise, answer)
-
-
-@ANSWERS.each_wrong
-def test_wrong_answers_in_no_list_get_a_useful_sentence(exercise, answer, phrase):
-    fails_unlisted(exercise, answer, phrase, **({"seconds": 0.05} if "seconds" in phrase else {}))
-
-
-@ANSWERS.each_written
-def test_what_students_write_gets_the_hint_about_it(exercise, answer, phrase):
-    fails_listed(exercise, answer, phrase)
+(
+    test_right_but_unusual_answers_pass,
+    test_wrong_answers_in_no_list_get_a_useful_sentence,
+    test_what_students_write_gets_the_hint_about_it,
+    test_every_exercise_has_enough_of_each,
+) = ANSWERS.tests(EXERCISES)
 
 
 def test_the_loops_of_these_tests_are_right_where_no_knob_is_turned():
     assert lecture_03.greedy_decode.check(simple()).passed
     assert lecture_03.beam_search.check(student()).passed
-
-
-def test_every_exercise_has_enough_of_each():
-    ANSWERS.enough(EXERCISES, right=3, wrong=6, written=9)

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from answers import Answers, exercises_of, fails_listed, fails_unlisted, passes
+from answers import Answers, exercises_of
 from course_utils.exercises import lecture_04
 
 ANSWERS = Answers()  # the wrong ones are in no list
@@ -377,24 +377,13 @@ written(ex_self, {
 # ---- tests ----------------------------------------------------------------------------------------------------------
 
 
-@ANSWERS.each_right
-def test_right_but_unusual_answers_pass(exercise, answer):
-    passes(exercise, answer)
-
-
-@ANSWERS.each_wrong
-def test_wrong_answers_in_no_list_get_a_useful_sentence(exercise, answer, phrase):
-    fails_unlisted(exercise, answer, phrase)
-
-
-@ANSWERS.each_written
-def test_what_students_write_gets_the_hint_about_it(exercise, answer, phrase):
-    fails_listed(exercise, answer, phrase, combinations=True)
+(
+    test_right_but_unusual_answers_pass,
+    test_wrong_answers_in_no_list_get_a_useful_sentence,
+    test_what_students_write_gets_the_hint_about_it,
+    test_every_exercise_has_enough_of_each,
+) = ANSWERS.tests(EXERCISES, combinations=True)
 
 
 def test_the_loops_of_these_tests_are_right_where_no_knob_is_turned():
     assert ex_additive.check(scored()).passed and ex_decoder.check(looking()).passed and ex_self.check(looks()).passed
-
-
-def test_every_exercise_has_enough_of_each():
-    ANSWERS.enough(EXERCISES, right=3, wrong=6, written=9)

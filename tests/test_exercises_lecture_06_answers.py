@@ -6,7 +6,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from answers import Answers, exercises_of, fails_listed, fails_unlisted, passes
+from answers import Answers, exercises_of, passes
 from course_utils.exercises import lecture_06
 
 ANSWERS = Answers()  # the wrong ones are in no list
@@ -322,24 +322,13 @@ written(lecture_06.multi_head_attention, {
 # ---- tests ----------------------------------------------------------------------------------------------------------
 
 
-@ANSWERS.each_right
-def test_right_but_unusual_answers_pass(exercise, answer):
-    passes(exercise, answer)
-
-
-@ANSWERS.each_wrong
-def test_wrong_answers_in_no_list_get_a_useful_sentence(exercise, answer, phrase):
-    fails_unlisted(exercise, answer, phrase)
-
-
-@ANSWERS.each_written
-def test_what_students_write_gets_the_hint_about_it(exercise, answer, phrase):
-    fails_listed(exercise, answer, phrase)
+(
+    test_right_but_unusual_answers_pass,
+    test_wrong_answers_in_no_list_get_a_useful_sentence,
+    test_what_students_write_gets_the_hint_about_it,
+    test_every_exercise_has_enough_of_each,
+) = ANSWERS.tests(EXERCISES)
 
 
 def test_the_usual_answer_is_right_where_nothing_is_changed():
     passes(lecture_06.multi_head_attention, usual)
-
-
-def test_every_exercise_has_enough_of_each():
-    ANSWERS.enough(EXERCISES, right=3, wrong=6, written=9)

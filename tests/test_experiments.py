@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from course_utils import experiments, models
+from course_utils import experiments, models, pronouncing
 from course_utils.corpora import Vocabulary
 from course_utils.experiments import EXPERIMENTS, RESULTS, Experiment, results
+from course_utils.training import History
 
 ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = ({"word": "small", "size": 1}, {"word": "small", "size": 2}, {"word": "big", "size": 2})
@@ -104,6 +105,156 @@ def test_training_follows_the_recipe_to_its_end_and_stops_with_ctrl_c(monkeypatc
     monkeypatch.setattr(experiments, "teacher_forced_loss", press_ctrl_c)
     with pytest.raises(KeyboardInterrupt):
         experiments._train(recipe)
+
+
+# The rows of lecture 8 are long to make: here with few words and few steps, or with the training left out.
+
+COLUMNS = {
+    "scaling_law": ["parameters", "loss", "best_step", "validation_loss"],
+    "transfer": ["per", "loss", "best_step"],
+    "extrapolation": ["1-16", "17-32", "33-64", "65-96", "97-128", "129-256", "257-512"],
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_tables_have_the_columns_that_are_measured(name):
+    assert list(results(name)[0]) == [*EXPERIMENTS[name].settings[0], *COLUMNS[name]]
+
+
+@pytest.fixture
+def few_words(monkeypatch):
+    """One word in 5000 to train on, and few to look at."""
+    split = pronouncing.words()
+    few = pronouncing.Words(split.train[::5000], split.validation[::600], split.test[::600])
+    monkeypatch.setattr(pronouncing, "words", lambda: few)
+    experiments._pretrained.cache_clear()
+    yield few
+    experiments._pretrained.cache_clear()
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """What would have been trained: (function, model, tokens, steps, options); nothing is."""
+    made = []
+
+    def train(model, tokens, steps, **options):
+        made.append(("train", model, tokens, steps, options))
+        return History()
+
+    def train_to_best(model, tokens, steps, **options):
+        made.append(("train_to_best", model, tokens, steps, options))
+        return History(evaluations=[(50, 2.0), (100, 1.25)]), 100
+
+    monkeypatch.setattr(pronouncing, "train", train)
+    monkeypatch.setattr(pronouncing, "train_to_best", train_to_best)
+    return made
+
+
+def rows_of(tokens):
+    """Rows of ids without their pads."""
+    return [tuple(token for token in row if token) for row in tokens.tolist()]
+
+
+@pytest.mark.parametrize("d_model", [8, 24])
+def test_scaling_law_counts_and_measures_what_was_trained(few_words, monkeypatch, d_model):
+    monkeypatch.setattr(experiments, "_SCALING_STEPS", 2)
+    trained, plain = [], pronouncing.train_to_best
+
+    def train_to_best(model, *arguments, **options):
+        trained.append((model, *plain(model, *arguments, **options)))
+        return trained[0][1:]
+
+    monkeypatch.setattr(pronouncing, "train_to_best", train_to_best)
+    row = EXPERIMENTS["scaling_law"].run(d_model=d_model, words=5)
+    model, history, best = trained[0]
+    assert list(row) == COLUMNS["scaling_law"]
+    assert row["parameters"] == 2 * (12 * d_model**2 + 13 * d_model)  # of two blocks: matrices, biases, normalizations
+    loss = pronouncing.second_half_loss(model, pronouncing.pronounced(few_words.test)).item()
+    assert row["loss"] == pytest.approx(loss, abs=1e-4)
+    assert (row["best_step"], row["validation_loss"]) == (best, round(history.evaluations[0][1], 6))
+
+
+def test_more_words_include_the_fewer_and_wider_models_learn_more_slowly(few_words, calls):
+    for d_model, words in ((8, 5), (8, 12), (32, 12)):
+        row = EXPERIMENTS["scaling_law"].run(d_model=d_model, words=words)
+        assert (row["best_step"], row["validation_loss"]) == (100, 1.25)
+    fewer, more, same = (rows_of(call[2]) for call in calls)
+    assert len(fewer) == 5 and len(more) == 12 and more[:5] == fewer and same == more
+    assert set(more) <= set(rows_of(pronouncing.pronounced(few_words.train)))
+    assert calls[0][4]["lr"] == pytest.approx(2 * calls[2][4]["lr"])
+
+
+def test_transfer_goes_on_from_spellings_or_from_scratch(few_words, calls):
+    runs = [(start, words) for start in ("scratch", "next letter", "repeat") for words in (5, 600)]
+    for start, words in runs:
+        row = EXPERIMENTS["transfer"].run(start=start, words=words, seed=1)
+        assert list(row) == COLUMNS["transfer"] and row["best_step"] == 100
+    before = [call for call in calls if call[0] == "train"]  # once for each start
+    assert [call[4]["seed"] for call in before] == [1, 1]
+    assert torch.equal(before[0][2], pronouncing.spelled(few_words.train))
+    assert torch.equal(before[1][2], pronouncing.repeated(few_words.train))
+    after = [call for call in calls if call[0] == "train_to_best"]
+    assert [call[3] for call in after] == [300, 800] * 3 and {call[4]["seed"] for call in after} == {1}
+    assert len({tuple(rows_of(call[2])) for call in after[::2]}) == 1  # the same words, whatever the start
+    assert len({id(call[1]) for call in calls}) == len(calls)  # each a model of its own: starts are used again
+
+
+def test_the_start_of_transfer_is_what_pre_training_gave(few_words, calls, monkeypatch):
+    def train(model, *_, **__):
+        with torch.no_grad():
+            model.embed.tokens.weight.fill_(0.5)
+        return History()
+
+    monkeypatch.setattr(pronouncing, "train", train)
+    for start in ("repeat", "scratch"):
+        EXPERIMENTS["transfer"].run(start=start, words=5, seed=0)
+    found, scratch = (call[1].embed.tokens.weight for call in calls)
+    assert (found == 0.5).all() and torch.equal(scratch, pronouncing.make(64).embed.tokens.weight)
+
+
+@pytest.mark.parametrize(
+    ("name", "setting"),
+    [
+        ("scaling_law", {"d_model": 8, "words": 5}),
+        ("transfer", {"start": "scratch", "words": 5, "seed": 0}),
+        ("pointers", {"start": "next letter", "seed": 0}),
+        ("extrapolation", {"positions": "alibi", "seed": 0}),
+    ],
+)
+def test_a_stopped_training_gives_no_row(name, setting, few_words, monkeypatch):
+    stopped = History(evaluations=[(50, 2.0)], interrupted=True)
+    monkeypatch.setattr(pronouncing, "train", lambda *_, **__: stopped)
+    monkeypatch.setattr(pronouncing, "train_to_best", lambda *_, **__: (stopped, 50))
+    with pytest.raises(KeyboardInterrupt):
+        EXPERIMENTS[name].run(**setting)
+
+
+def test_pointers_are_those_of_the_models_that_transfer_starts_from(few_words, monkeypatch):
+    looked_at = []
+    monkeypatch.setattr(pronouncing, "train", lambda *_, **__: History())
+    monkeypatch.setattr(pronouncing, "pointing", lambda model, chosen: looked_at.append((model, chosen)) or 0.25)
+    assert EXPERIMENTS["pointers"].run(start="repeat", seed=1) == {"pointing": 0.25}
+    assert looked_at == [(experiments._pretrained("repeat", 1), few_words.test)]
+
+
+def test_extrapolation_measures_places_beyond_those_of_training(few_words, calls, monkeypatch):
+    streams, plain = [], pronouncing.stream
+
+    def stream(chosen, N, T, seed=0):
+        streams.append((chosen, N, T, seed))
+        return plain(chosen, 2, T, seed)
+
+    monkeypatch.setattr(pronouncing, "stream", stream)
+    monkeypatch.setattr(pronouncing, "loss_by_place", lambda model, tokens: torch.arange(tokens.shape[1] - 1.0))
+    row = EXPERIMENTS["extrapolation"].run(positions="alibi", seed=2)
+    assert row == dict(zip(COLUMNS["extrapolation"], (7.5, 23.5, 47.5, 79.5, 111.5, 191.5, 383.5), strict=True))
+    assert streams == [(few_words.train, 10_000, 64, 2), (few_words.test, 200, 512, 1)]
+    ((_, model, tokens, _, options),) = calls
+    assert tokens.shape[1] == 65 and options["seed"] == 2 and model.blocks[0].attention.positions == "alibi"
+    # Each kind of positions reaches the last place.
+    for setting in EXPERIMENTS["extrapolation"].settings:
+        model = pronouncing.make(48, n_heads=4, positions=setting["positions"])
+        model.embed.check(torch.zeros(1, 512, dtype=torch.int64))
 
 
 # Reading

@@ -7,7 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from course_utils.positions import rotate, sinusoidal_positions
+from course_utils.attention import causal_mask, scaled_dot_product_attention
+from course_utils.positions import alibi, rotate, sinusoidal_positions, slopes
 
 places = st.integers(0, 300)
 
@@ -97,6 +98,25 @@ def test_gradients_of_a_rotation():
     assert torch.autograd.gradcheck(lambda x: rotate(x, 3), normal(2, 3, 4).requires_grad_())
 
 
+# Linear biases
+
+
+@given(st.integers(1, 5), st.integers(1, 8), places)
+@settings(max_examples=30, deadline=None)
+def test_biased_scores_fall_in_a_straight_line_with_the_distance(H, T, start):
+    q, k, v = normal(2, H, T, 3), normal(2, H, T, 3), normal(2, H, T, 4)
+    place = torch.arange(T).double()
+    slope = torch.tensor([2 ** (-8 * h / H) for h in range(1, H + 1)], dtype=torch.float64)
+    scores = q @ k.mT / 3**0.5 - slope[:, None, None] * (place[:, None] - place)
+    weights = scores.masked_fill(place[:, None] < place, -torch.inf).softmax(dim=-1)
+    wide_q, wide_k = alibi(q, k, start)
+    near(scaled_dot_product_attention(wide_q, wide_k, v, causal_mask(T))[0], weights @ v, 1e-6)
+
+
+def test_the_slopes_of_eight_heads_are_those_of_the_paper():
+    near(slopes(8).double(), torch.tensor([1 / 2**n for n in range(1, 9)]).double(), 1e-7)
+
+
 # Bad input
 
 
@@ -111,6 +131,10 @@ def test_gradients_of_a_rotation():
         (lambda: rotate(normal(3, 4).long()), "x: expected dtype float"),
         (lambda: rotate(normal(3, 4), -1), r"start: expected an integer in \[0, ∞\), got -1"),
         (lambda: rotate(normal(3, 4), 0.5), "start: expected an integer"),
+        (lambda: alibi(normal(4, 3), normal(4, 3)), "q: expected shape"),
+        (lambda: alibi(normal(2, 4, 3), normal(2, 5, 3)), "k: expected shape"),
+        (lambda: alibi(normal(2, 4, 3), normal(2, 4, 3), -1), "start: expected an integer"),
+        (lambda: slopes(0), "H: expected an integer"),
     ],
 )
 def test_bad_arguments_are_named(call, message):

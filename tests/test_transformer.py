@@ -19,7 +19,8 @@ from course_utils.transformer_blocks import NORMS, POSITIONS
 from torch_blocks import torchs_layer
 
 S_VOCAB, T_VOCAB, D, H, WIDE, LAYERS = 11, 9, 8, 2, 12, 2
-CONFIGURATIONS = list(itertools.product(POSITIONS, NORMS))
+BOTH = [kind for kind in POSITIONS if kind != "alibi"]  # what encoder–decoders and language models have
+CONFIGURATIONS = list(itertools.product(BOTH, NORMS))
 configurations = st.sampled_from(CONFIGURATIONS)
 each_configuration = pytest.mark.parametrize(("positions", "norm"), CONFIGURATIONS)
 SOURCE, TARGET = torch.tensor([[4, 5, 6], [7, 8, PAD]]), torch.tensor([[4, 5, EOS], [6, EOS, PAD]])
@@ -157,7 +158,7 @@ def test_a_ragged_batch_equals_each_sentence_by_itself(configuration, sources):
         near(model.encode(alone)[0], encoded[i, : len(source)])
 
 
-@pytest.mark.parametrize("positions", POSITIONS)
+@pytest.mark.parametrize("positions", BOTH)
 def test_only_an_encoder_without_positions_sees_a_set(positions):
     model, source, order = make(positions), torch.tensor([[4, 5, 6, 7]]), [2, 0, 3, 1]
     same = torch.allclose(model.encode(source[:, order]), model.encode(source)[:, order], atol=1e-8)
@@ -179,6 +180,19 @@ def test_every_chunking_gives_the_logits_of_one_parallel_pass(configuration, sou
         found.append(torch.stack([logits, lm_logits]))
         assert state.length == lm_state.length == sum(part.shape[2] for part in found)
     near(torch.cat(found, dim=2), torch.stack([model(source, ids), lm(ids)[0]]))
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_linear_biases_in_a_language_model_at_once_and_step_by_step(norm):
+    lm, ids, state = make_lm("alibi", norm), tokens(2, 9), None
+    logits, _ = lm(ids)
+    for t in range(9):
+        step, state = lm(ids[:, t : t + 1], state)
+        near(step[:, 0], logits[:, t])
+    changed = ids.clone()
+    changed[:, 5:] = ids[:, 5:].flip(1)
+    near(lm(changed)[0][:, :5], logits[:, :5])  # the future changes nothing
+    assert (make_lm("none", norm)(ids)[0] - logits).abs().amax() > 1e-2
 
 
 @each_configuration
@@ -441,7 +455,8 @@ def test_gradients_flow_while_heads_are_away():
         ({"d_ff": -1}, "d_ff: expected an integer"),
         ({"dropout": 1}, "dropout: expected a number"),
         ({"norm": "sandwich"}, "norm: expected one of pre, post, got 'sandwich'"),
-        ({"positions": "relative"}, "positions: expected one of sinusoidal, learned, rotary, none, got 'relative'"),
+        ({"positions": "relative"}, "positions: expected one of sinusoidal, learned, rotary, .*none, got 'relative'"),
+        ({"positions": "alibi", "encoder_layers": 1}, "positions: expected one of .*, rotary, none, got 'alibi'"),
         ({"positions": "rotary", "d_model": 6}, "n_heads: expected heads of an even width .*, got 3"),
         ({"max_len": 0}, "max_len: expected an integer"),
     ],

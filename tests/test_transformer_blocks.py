@@ -218,9 +218,9 @@ def residuals(block):
 # The cache of a block
 
 
-@pytest.mark.parametrize("rotary", [False, True])
-def test_tokens_that_come_later_look_at_those_before_them(rotary):
-    attention, x = randomized(SelfAttention(D, H, rotary)), normal(B, T, D)
+@pytest.mark.parametrize("positions", ["none", "rotary", "alibi"])
+def test_tokens_that_come_later_look_at_those_before_them(positions):
+    attention, x = randomized(SelfAttention(D, H, positions)), normal(B, T, D)
     whole, all_tokens, weights = attention.look(x, CAUSAL, None, need_weights=True)
     first, past, _ = attention.look(x[:, :3], CAUSAL[:3, :3], None)
     last, present, last_weights = attention.look(x[:, 3:], None, past, need_weights=True)
@@ -228,18 +228,18 @@ def test_tokens_that_come_later_look_at_those_before_them(rotary):
     near(last_weights, weights[:, :, 3:])
     for part, other in zip(present, all_tokens, strict=True):
         near(part, other)
-    assert past.k.shape == (B, H, 3, D // H) and present.k.shape == (B, H, T, D // H)
+    assert past.v.shape == (B, H, 3, D // H) and present.v.shape == (B, H, T, D // H)
 
 
 def test_rotary_attention_sees_distances_and_no_places():
     """What tokens see of one another stays the same when all of them stand three places later."""
-    attention, x = randomized(SelfAttention(D, H, rotary=True)), normal(B, T, D)
+    attention, x = randomized(SelfAttention(D, H, "rotary")), normal(B, T, D)
     alone = attention.look(x, CAUSAL, None)[0]
     later = attention.look(torch.cat([normal(B, 3, D, seed=5), x], dim=1), F.pad(CAUSAL, (3, 0, 3, 0)), None)[0][:, 3:]
     near(later, alone, 1e-10)
     order = [1, 0, 2, 3]
     assert not torch.allclose(attention.look(x[:, order], None, None)[0], attention.look(x, None, None)[0][:, order])
-    attention.rotary = False  # without, tokens are a set
+    attention.positions = "none"  # without, tokens are a set
     near(attention.look(x[:, order], None, None)[0], attention.look(x, None, None)[0][:, order])
 
 
@@ -284,7 +284,7 @@ def test_places_end_at_max_len_if_they_are_in_a_table(positions):
     layer = embedding(positions)
     layer(torch.full((1, 10), 4))
     for length, start in ((11, 0), (1, 10), (4, 7)):
-        if positions in ("rotary", "none"):
+        if positions in ("rotary", "alibi", "none"):
             layer(torch.full((1, length), 4), start)
         else:
             with pytest.raises(ValueError, match="^ids: expected at most max_len = 10 places, got 11"):
@@ -303,8 +303,11 @@ def test_places_end_at_max_len_if_they_are_in_a_table(positions):
         (lambda: EncoderBlock(D, H, 0), "d_ff: expected an integer"),
         (lambda: EncoderBlock(D, H, WIDE, 1.0), "dropout: expected"),
         (lambda: EncoderBlock(D, H, WIDE, norm="last"), "norm: expected one of pre, post, got 'last'"),
-        (lambda: DecoderBlock(D, 8, WIDE, rotary=True), "n_heads: expected heads of an even width .*, got 1"),
-        (lambda: embedding("absolute"), "positions: expected one of sinusoidal, learned, rotary, none, got 'absolute'"),
+        (lambda: DecoderBlock(D, 8, WIDE, positions="rotary"), "n_heads: expected heads of an even width .*, got 1"),
+        (
+            lambda: embedding("absolute"),
+            "positions: expected one of sinusoidal, .*, alibi, none, got 'absolute'",
+        ),
         (lambda: embedding("learned", max_len=0), "max_len: expected an integer"),
         (lambda: embedding("none")(torch.tensor([[9]])), r"ids: expected an integer in \[0, 8\], got 9"),
         (lambda: embedding("none")(torch.tensor([[-1]])), "ids: expected an integer"),

@@ -2,6 +2,7 @@
 
 from course_utils.explorers.attention_steps import AttentionSteps
 from course_utils.explorers.cache_stepper import CacheStepper
+from course_utils.explorers.cost import CostExplorer
 from course_utils.explorers.gradient_flow import GradientFlow
 from course_utils.explorers.head_viewer import HeadViewer
 from course_utils.explorers.lstm_cell import LSTMUnit
@@ -15,6 +16,7 @@ from course_utils.explorers.word_speaker import WordSpeaker
 __all__ = [
     "AttentionSteps",
     "CacheStepper",
+    "CostExplorer",
     "DotProductScale",
     "GradientFlow",
     "HeadViewer",

@@ -14,7 +14,7 @@ VENV_OK := $(shell grep -qsF " $(CURDIR)/$(VENV)" $(VENV)/pyvenv.cfg \
 	&& $(PY) -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo yes)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test slides slides-pdf run check data train experiment bench constraints clean
+.PHONY: help setup lab test slides slides-pdf site run check teaching data train experiment bench constraints clean
 
 help:  ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -33,11 +33,17 @@ slides: setup  ## build the slide decks into build/slides, one HTML file a lectu
 slides-pdf: setup  ## build the slide decks and print them to PDF (needs npm and Chromium)
 	$(PY) tools/slides --pdf $(ARGS)
 
+site: setup  ## build the website into build/site: pages, decks, references, search (needs npm)
+	$(PY) tools/site $(ARGS)
+
 run: setup  ## execute the notebooks and save them in normal form
 	$(PY) tools/notebook run $(ARGS)
 
 check: setup  ## check the form of the saved notebooks without executing them
 	$(PY) tools/notebook check $(ARGS)
+
+teaching: setup  ## write docs/teaching.md again from its frame, the notebooks and the exercises
+	$(PY) tools/teaching
 
 data: setup  ## make the data files again from their sources
 	$(PY) tools/data $(ARGS)

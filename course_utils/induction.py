@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_utils.shapes import expect, in_range
-from course_utils.training import History, cosine_decay, fit
+from course_utils.training import History, fit
 from course_utils.transformer import TransformerLM
 
 LETTERS = string.ascii_lowercase
@@ -58,7 +58,7 @@ def make(n_layers: int, seed: int = 0) -> TransformerLM:
         return TransformerLM(len(LETTERS), 64, 4, 128, n_layers, dropout=0.0, positions="rotary")
 
 
-def train(model: TransformerLM, steps: int = 700, seed: int = 0, label: str = "training") -> History:
+def train(model: TransformerLM, steps: int = 600, seed: int = 0, label: str = "training") -> History:
     """Train to predict every letter; the history's evaluations are the loss on repetitions, every 20 steps."""
     in_range(steps, "steps", low=1, integer=True)
     generator = torch.Generator().manual_seed(in_range(seed, "seed", low=0, integer=True))
@@ -69,8 +69,7 @@ def train(model: TransformerLM, steps: int = 700, seed: int = 0, label: str = "t
         lambda _: batches,
         loss=_loss,
         steps=steps,
-        lr=3e-3,
-        schedule=cosine_decay(steps),
+        lr=2e-3,
         evaluate=lambda model: repetition_loss(model, measured),
         evaluate_every=20,
         label=label,

@@ -5,6 +5,7 @@ say what is wrong when a package is missing.
 """
 
 import ast
+import errno
 import html
 import importlib.metadata
 import inspect
@@ -180,9 +181,9 @@ def _html_row(check: Check, columns: int) -> str:
 def environment_check() -> Report:
     """Look at everything the course needs, and say what to do about what is missing. Never raises.
 
-    Checks the versions of Python and of each package against pyproject.toml, the threads, that this folder
-    can be written to, the data files, and, in a second or so, that a small network trains and that its gradient
-    agrees with finite differences. Returns a Report, which a notebook shows as a table.
+    Checks the versions of Python and of each package against pyproject.toml, the threads, whether this folder
+    can be written to (which only saving needs), the data files, and, in a second or so, that a small network trains and
+    that its gradient agrees with finite differences. Returns a Report, which a notebook shows as a table.
     """
     checks = []
     for name, look, advice in (
@@ -231,8 +232,15 @@ def _look_at_threads() -> list[Check]:
 
 
 def _look_at_folder() -> list[Check]:
-    with tempfile.NamedTemporaryFile(dir=Path.cwd()) as file:
-        file.write(b"written by the environment check")
+    try:
+        with tempfile.NamedTemporaryFile(dir=Path.cwd()) as file:
+            file.write(b"written by the environment check")
+    except OSError as problem:
+        if problem.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        # No notebook writes a file, so all of them run here, too.
+        found = f"read-only ({problem.strerror}): notebooks run, but work can only be saved in a copy elsewhere"
+        return [Check("Folder", True, found)]
     return [Check("Folder", True, "can be written to")]
 
 

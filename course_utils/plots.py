@@ -203,7 +203,7 @@ def heatmap(
     """A matrix as colored cells, from white at the lower limit to the full color at the upper one.
 
     values: (R, C); rows, columns: labels; boxes: pairs (row, column) of cells that get a black frame, such as gold
-    alignments.  Labels of columns stand upright where they would not fit side by side.
+    alignments.  Labels of columns are turned where they would not fit side by side; single characters never are.
     Raises ValueError when numbers of labels don't fit, or for a box outside of the matrix.
     """
     if np.shape(values) != (len(rows), len(columns)):
@@ -221,7 +221,7 @@ def heatmap(
     ax.grid(False)
     for row, column in boxes:
         ax.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor=COLORS["reference"], linewidth=2))
-    if sum(len(column) + 2 for column in columns) > 80:
+    if sum(len(column) + 2 for column in columns) > 80 and max(map(len, columns)) > 1:
         ax.tick_params(axis="x", labelrotation=40)
         plt.setp(ax.get_xticklabels(), ha="right", rotation_mode="anchor")
     ax.set_title(title)

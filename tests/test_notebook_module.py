@@ -172,13 +172,23 @@ def test_a_missing_pyproject_is_found(quick, monkeypatch, tmp_path):
     assert "FileNotFoundError" in failures(environment_check())["Python and packages"].found
 
 
-def test_a_folder_that_cannot_be_written_to_is_found(quick, monkeypatch):
+def without_writing(monkeypatch, error):
     def refuse(**_):
-        raise PermissionError(13, "Permission denied")
+        raise error
 
     monkeypatch.setattr(notebook.tempfile, "NamedTemporaryFile", refuse)
-    found = failures(environment_check())
-    assert found.keys() == {"Folder"} and "Permission denied" in found["Folder"].found
+    return environment_check()
+
+
+def test_a_folder_that_can_only_be_read_is_enough(quick, monkeypatch):
+    report = without_writing(monkeypatch, PermissionError(13, "Permission denied"))
+    assert failures(report) == {}
+    assert any(c.name == "Folder" and "read-only (Permission denied)" in c.found for c in report.checks)
+
+
+def test_a_full_disk_is_found(quick, monkeypatch):
+    found = failures(without_writing(monkeypatch, OSError(28, "No space left on device")))
+    assert found.keys() == {"Folder"} and "No space left" in found["Folder"].found
 
 
 def test_missing_data_are_found(monkeypatch, tmp_path):

@@ -84,8 +84,16 @@ def test_a_label_can_stand_inside_the_picture():
 
 def test_surface_draws_every_path():
     z = np.zeros((3, 4))
-    fig = plots.surface(range(4), range(3), z, title="t", xlabel="x", ylabel="y", zlabel="z",
-                        paths={"a": np.zeros((2, 2)), "b": np.ones((2, 2))})
+    fig = plots.surface(
+        range(4),
+        range(3),
+        z,
+        title="t",
+        xlabel="x",
+        ylabel="y",
+        zlabel="z",
+        paths={"a": np.zeros((2, 2)), "b": np.ones((2, 2))},
+    )
     assert [text.get_text() for text in fig.axes[0].get_legend().get_texts()] == ["a", "b"]
 
 
@@ -104,6 +112,12 @@ def test_heatmap_frames_the_cells_that_it_is_told():
     for box in [(2, 0), (0, 3), (-1, 0), (0, -1)]:
         with pytest.raises(ValueError, match=r"^boxes: expected cells"):
             plots.heatmap(np.zeros((2, 3)), ["a", "b"], list("xyz"), title="t", boxes=[box])
+
+
+@pytest.mark.parametrize("count, label, turned", [(40, "(", False), (40, "word", True), (5, "word", False)])
+def test_heatmap_turns_the_labels_of_columns_only_where_words_would_collide(count, label, turned):
+    fig = plots.heatmap(np.zeros((1, count)), ["a"], [label] * count, title="t")
+    assert {text.get_rotation() != 0 for text in fig.axes[0].get_xticklabels()} == {turned}
 
 
 def test_alignment_joins_the_words_that_are_linked_and_no_words_overlap():

@@ -109,10 +109,10 @@ def styles() -> str:
     reveal = REVEAL_CSS.read_text(encoding="utf-8")
     # Only reveal's own controls and progress bar, not what an explorer or an output calls by the same names.
     reveal = re.sub(r" \.(controls|progress)(?![\w-])", r">.\1", reveal)
-    return "\n".join([reveal, _font_faces(), (HERE / "slides.css").read_text(encoding="utf-8")])
+    return "\n".join([reveal, font_faces(), (HERE / "slides.css").read_text(encoding="utf-8")])
 
 
-def _font_faces() -> str:
+def font_faces() -> str:
     """@font-face rules with the fonts inside, so that a slide breaks its lines alike on every machine."""
     rules = []
     for family, (package, faces) in FONTS.items():
